@@ -327,7 +327,7 @@ class BrokerConfig(_AllSettings):
         if name in overrides:
             with suppress(SettingError):
                 value = setting.parse(overrides[name])
-        if not broker_name:
+        if not broker_name or setting.type is Type.LIST:
             return value
         low, high = self._group_bounds(broker_name)
         return int(min(max(value, low), high))
@@ -437,7 +437,7 @@ class BrokerConfig(_AllSettings):
 
     def _check_groups(self) -> None:
         for setting in GROUP_SETTINGS.values():
-            broker_name = setting.broker_names[0][0] if setting.broker_names else ""
+            broker_name = setting.broker_names[0][0] if setting.broker_names and setting.type is not Type.LIST else ""
             if broker_name.startswith(("group.share.", "group.streams.")):
                 low, high = self._group_bounds(broker_name)
                 if not low <= self.value(broker_name) <= high:

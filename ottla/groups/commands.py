@@ -144,8 +144,8 @@ class StreamsHeartbeat:
     task_offsets: Mapping[tuple[str, int], int] | None = None
     task_end_offsets: Mapping[tuple[str, int], int] | None = None
     shutdown_application: bool = False
-    can_describe: bool = False
-    """Whether the member's client may be asked for a description of its topology."""
+    is_of_4_4: bool = False
+    """Whether the client knows what came with Kafka 4.4: MISSING_CLIENT_TAGS, and the request for a description of its topology."""
 
 
 # Offsets

@@ -7,7 +7,7 @@ setting replaces `GroupCoordinatorSettings`. A field marked "ours" is a constant
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from ottla.base.immutable import immutable
 from ottla.base.uuids import Uuid
@@ -47,6 +47,7 @@ class GroupCoordinatorSettings:
     streams_assignment_interval_ms: int  # group.streams.assignment.interval.ms
     streams_initial_rebalance_delay_ms: int  # group.streams.initial.rebalance.delay.ms
     streams_num_standby_replicas: int  # group.streams.num.standby.replicas
+    streams_rack_aware_assignment_tags: tuple[str, ...]  # group.streams.rack.aware.assignment.tags
     streams_task_offset_interval_ms: int  # group.streams.task.offset.interval.ms
     streams_acceptable_recovery_lag: int  # group.streams.acceptable.recovery.lag, in records
     streams_members_max: int  # group.streams.max.size
@@ -58,11 +59,11 @@ class GroupCoordinatorSettings:
     pending_members_max: int = 10_000  # ours: ids of one group given out by MEMBER_ID_REQUIRED and not used yet
 
 
-OwnSettings = Callable[[str], Mapping[str, int]]
+OwnSettings = Callable[[str], Mapping[str, Any]]
 """Returns the settings that a group overrides: values by Kafka's names, within the broker's bounds."""
 
 
-def no_overrides(_group_id: str) -> Mapping[str, int]:
+def no_overrides(_group_id: str) -> Mapping[str, Any]:
     return {}
 
 

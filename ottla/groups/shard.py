@@ -140,8 +140,9 @@ class GroupShard:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
-    def setting_of(self, group_id: str, name: str) -> int:
-        """Returns a setting that a group may override, such as `share.session.timeout.ms`; by default the broker's `group.*` setting."""
+    def setting_of(self, group_id: str, name: str) -> Any:
+        """Returns a setting that a group may override, such as `share.session.timeout.ms`; by default the broker's `group.*` setting. Most
+        are numbers, the keys of tags are words."""
         own = self.own_settings(group_id)
         return own[name] if name in own else getattr(self.settings, name.replace(".", "_"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from ottla.base.cluster_metadata import CONFIG_GROUP, ClusterMetadata
 from ottla.base.config import GROUP_SETTINGS, BrokerConfig
@@ -49,6 +50,7 @@ def group_settings(config: BrokerConfig) -> GroupCoordinatorSettings:
         streams_assignment_interval_ms=config.group_streams_assignment_interval_ms,
         streams_initial_rebalance_delay_ms=config.group_streams_initial_rebalance_delay_ms,
         streams_num_standby_replicas=config.group_streams_num_standby_replicas,
+        streams_rack_aware_assignment_tags=tuple(config.group_streams_rack_aware_assignment_tags),
         streams_task_offset_interval_ms=config.group_streams_task_offset_interval_ms,
         streams_acceptable_recovery_lag=config.group_streams_acceptable_recovery_lag,
         streams_members_max=config.group_streams_max_size,
@@ -61,7 +63,7 @@ def group_settings(config: BrokerConfig) -> GroupCoordinatorSettings:
 def own_group_settings(config: BrokerConfig, metadata: ClusterMetadata) -> OwnSettings:
     """Returns a function from a group id to the group's own settings, within the broker's limits."""
 
-    def of_group(group_id: str) -> Mapping[str, int]:
+    def of_group(group_id: str) -> Mapping[str, Any]:
         overrides = metadata.configs(CONFIG_GROUP, group_id)
         return {name: config.group_value(name, overrides) for name in overrides if name in GROUP_SETTINGS}
 

@@ -128,7 +128,7 @@ NEWER: Mapping[str, set[str]] = {
     },
     "group": {
         "errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.topic.name", "streams.acceptable.recovery.lag",
-        "streams.assignor.name", "streams.num.warmup.replicas", "streams.task.offset.interval.ms",
+        "streams.assignor.name", "streams.num.warmup.replicas", "streams.rack.aware.assignment.tags", "streams.task.offset.interval.ms",
     },
 }
 """Settings that came after Kafka 4.3."""
@@ -151,6 +151,8 @@ def test_settings_that_came_with_kafka_4_4() -> None:
         ("broker", "group.streams.acceptable.recovery.lag"): ("LONG", "10000"),
         ("broker", "group.streams.assignors"): ("LIST", "sticky"),
         ("broker", "group.streams.num.warmup.replicas"): ("INT", "2"),
+        ("broker", "group.streams.rack.aware.assignment.tags"): ("LIST", ""),
+        ("group", "streams.rack.aware.assignment.tags"): ("LIST", ""),
         ("broker", "group.streams.task.offset.interval.ms"): ("INT", "60000"),
         ("broker", "group.streams.min.task.offset.interval.ms"): ("INT", "15000"),
         ("group", "streams.acceptable.recovery.lag"): ("LONG", "10000"),

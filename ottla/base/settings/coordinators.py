@@ -214,6 +214,12 @@ class GroupSettings:
         "A member with a copy of a task's state that is at most this number of records behind counts as caught up.",
         valid=at_least(0),
     )
+    group_streams_rack_aware_assignment_tags = words(
+        "group.streams.rack.aware.assignment.tags",
+        (),
+        "Keys of client tags. A member of a streams group without one of them gets the status MISSING_CLIENT_TAGS. Tasks are not placed by "
+        "tags; the assignor of Kafka 4.4 does not either.",
+    )
     group_streams_num_warmup_replicas = integer(
         "group.streams.num.warmup.replicas",
         2,

@@ -440,13 +440,10 @@ class GroupOverrides:
         low=0,
     )
     streams_assignor_name = Setting(
-        "streams.assignor.name",
-        Type.STRING,
-        "sticky",
+        "streams.assignor.name", Type.STRING, "sticky",
         "Accepted without effect: `sticky` is the only assignor of streams groups (KIP-1357).",
-        valid=OneOf("sticky"),
-        scope=Scope.GROUP,
-    )
+        valid=OneOf("sticky"), scope=Scope.GROUP,
+    )  # fmt: skip
     streams_heartbeat_interval_ms = _group(
         "streams.heartbeat.interval.ms",
         5000,
@@ -475,6 +472,11 @@ class GroupOverrides:
         "group.streams.num.warmup.replicas",
         low=0,
     )
+    streams_rack_aware_assignment_tags = Setting(
+        "streams.rack.aware.assignment.tags", Type.LIST, (),
+        "Keys of client tags. A member without one of them gets the status MISSING_CLIENT_TAGS. Tasks are not placed by tags.",
+        scope=Scope.GROUP, broker_names=(("group.streams.rack.aware.assignment.tags", 1),),
+    )  # fmt: skip
     streams_session_timeout_ms = _group(
         "streams.session.timeout.ms",
         45000,

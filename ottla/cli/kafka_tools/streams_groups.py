@@ -1,4 +1,4 @@
-"""What only `kafka-streams-groups` has: the topology of an application (KIP-1331), its internal topics, and the usage of its options."""
+"""The parts of `kafka-streams-groups` that no other tool has: topologies (KIP-1331), internal topics, and the usage of its options."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def write_topology(cluster: Cluster, name: str) -> bool:
 
 
 def topology_text(nodes: Sequence[TopologyNode]) -> str:
-    """Returns the text: each subtopology with its nodes, and what comes before and after each of them. Global stores are the last parts."""
+    """Returns the text: the nodes of each subtopology, with their predecessors and successors. Global stores are the last parts."""
     parts: dict[str, list[TopologyNode]] = {}
     for node in nodes:
         if node.subtopology is not None:

@@ -23,7 +23,8 @@ def session_timeout_ms(shard: GroupShard, group: ConsumerGroup, member_id: str) 
     facts = group.facts.get(member_id)
     if facts is not None and facts.classic is not None:
         return facts.classic.session_timeout_ms
-    return shard.setting_of(group.group_id, "consumer.session.timeout.ms")
+    timeout_ms: int = shard.setting_of(group.group_id, "consumer.session.timeout.ms")
+    return timeout_ms
 
 
 def extend_session(shard: GroupShard, group_id: str, member_id: str, timeout_ms: int, draft: Draft, now_ms: int) -> Session:

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat: a member joins, remains, moves towards its target tasks, or leaves (KIP-1071).
+"""StreamsGroupHeartbeat: joins a streams group, keeps the membership, changes a member's tasks step by step, or ends it (KIP-1071).
 
 A member sends its process, endpoint and topology when it joins. Other heartbeats have the tasks that it owns, if they changed, and the
 offsets of its tasks. The answer has the member's epoch. It has the tasks if they changed, if the member joins, or if its connection is
@@ -33,11 +33,11 @@ from ottla.groups.streams.group import ACTIVE, STANDBY, StreamsFacts, StreamsGro
 from ottla.groups.streams.records import StreamsChange
 from ottla.groups.streams.sessions import RULES, extend_streams_session, remove_streams_member
 from ottla.groups.streams.topology import Configured, check_topology
-from ottla.groups.streams.update import StreamsUpdate, assignment_configs, is_gathering, may_assign
+from ottla.groups.streams.update import StreamsUpdate, assignment_configs, is_gathering, may_assign, tag_keys
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import Draft, answered
 
-STALE_TOPOLOGY, SHUTDOWN_APPLICATION, ASSIGNMENT_DELAYED = 0, 4, 5
+STALE_TOPOLOGY, SHUTDOWN_APPLICATION, ASSIGNMENT_DELAYED, MISSING_CLIENT_TAGS = 0, 4, 5, 6
 TAG_CHARACTERS_MAX = 4_096
 """Limit of the characters of a member's tags and endpoint. Kafka's clients send at most five tags of 50 characters."""
 
@@ -114,13 +114,13 @@ def _beat(shard: GroupShard, command: StreamsHeartbeat, reply: Reply, now_ms: in
         member_epoch=position.epoch,
         heartbeat_interval_ms=shard.setting_of(command.group_id, "streams.heartbeat.interval.ms"),
         tasks=position.assigned if has_tasks else None,
-        statuses=_statuses(shard, change.group, facts, state, now_ms),
+        statuses=_statuses(shard, change.group, facts, state, now_ms) + _missing_tags(shard, command, facts),
         missing=configured.missing if configured is not None else (),
         endpoint_epoch=state.endpoint_epoch,
         endpoints=_endpoints(shard, change.group, configured) if command.endpoint_epoch != state.endpoint_epoch else None,
         task_offset_interval_ms=shard.setting_of(command.group_id, "streams.task.offset.interval.ms"),
         acceptable_recovery_lag=shard.setting_of(command.group_id, "streams.acceptable.recovery.lag"),
-        must_describe=command.can_describe and facts.topology_epoch == epoch and state.described.must_ask(epoch, now_ms),
+        must_describe=command.is_of_4_4 and facts.topology_epoch == epoch and state.described.must_ask(epoch, now_ms),
     )
     draft.answer(reply, answer, refuse_streams_beat)
     draft.on_refusal(lambda _repair, _code: shard.forget_soft_state(command.group_id))
@@ -243,6 +243,16 @@ def _statuses(shard: GroupShard, group: StreamsGroup, facts: StreamsFacts, state
         reason = "encountered a fatal error and requested a shutdown for the entire application."
         statuses.append((SHUTDOWN_APPLICATION, f"Streams group member {state.shutdown_by} {reason}"))
     return statuses
+
+
+def _missing_tags(shard: GroupShard, command: StreamsHeartbeat, facts: StreamsFacts) -> list[tuple[int, str]]:
+    """Returns the status of a member that lacks required client tags; clients before Kafka 4.4 do not know it."""
+    missing = [key for key in tag_keys(shard, command.group_id) if key not in dict(facts.tags)] if command.is_of_4_4 else []
+    if not missing:
+        return []
+    remedy = "Configure them via 'client.tag.<tagKey>' in your Streams config."
+    reason = f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. {remedy}"
+    return [(MISSING_CLIENT_TAGS, reason)]
 
 
 def _endpoints(shard: GroupShard, group: StreamsGroup, configured: Configured | None) -> list[EndpointTasks]:

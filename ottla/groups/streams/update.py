@@ -12,12 +12,19 @@ from ottla.groups.streams.group import StreamsGroup
 from ottla.groups.streams.records import StreamsChange
 from ottla.groups.streams.topology import Configured, configure
 
-STANDBY_REPLICAS = "num.standby.replicas"
+STANDBY_REPLICAS, TAG_KEYS = "num.standby.replicas", "rack.aware.assignment.tags"
 
 
 def assignment_configs(shard: GroupShard, group_id: str) -> tuple[tuple[str, str], ...]:
-    """Returns the settings that the target assignment depends on; a change of them raises the group's epoch."""
-    return ((STANDBY_REPLICAS, str(shard.setting_of(group_id, f"streams.{STANDBY_REPLICAS}"))),)
+    """Returns the settings that the target assignment depends on, as Kafka logs them; a change of them raises the group's epoch."""
+    tags = tag_keys(shard, group_id)
+    replicas = (STANDBY_REPLICAS, str(shard.setting_of(group_id, f"streams.{STANDBY_REPLICAS}")))
+    return (replicas, (TAG_KEYS, ",".join(tags))) if tags else (replicas,)
+
+
+def tag_keys(shard: GroupShard, group_id: str) -> tuple[str, ...]:
+    """Returns the keys of the client tags that each member must have."""
+    return tuple(shard.setting_of(group_id, "streams.rack.aware.assignment.tags"))
 
 
 def may_assign(shard: GroupShard, group: StreamsGroup, now_ms: int) -> bool:

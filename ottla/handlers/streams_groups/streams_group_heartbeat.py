@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat: a member joins, stays in or leaves a streams group, whose tasks the coordinator assigns (KIP-1071).
+"""StreamsGroupHeartbeat: the membership in a streams group, whose tasks the coordinator assigns (KIP-1071).
 
 Behaviour: epoch 0 joins, -1 leaves, -2 leaves for a restart (static members). The answer has the member's epoch, and its tasks unless the
 member has them already. A topology with internal topics of the broker or invalid names gets STREAMS_INVALID_TOPOLOGY. A topology with a
@@ -7,7 +7,8 @@ principal's permissions. The status MISSING_INTERNAL_TOPICS names the topics tha
 creation. The answer is UNSUPPORTED_VERSION while the feature `streams.version` is at level 0, or if `group.coordinator.rebalance.protocols`
 excludes the protocol. See `groups/streams/heartbeat.py`.
 
-Version notes: 1 has the acceptable recovery lag (the field of version 0 stays 0), and the request for a description of the topology.
+Version notes: 1 has the acceptable recovery lag (the field of version 0 stays 0), the request for a description of the topology, and the
+status MISSING_CLIENT_TAGS.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from ottla.groups.shard import GroupShard
     from ottla.machine.contract import Decision, Reply
 
-DESCRIPTION_SINCE = 1
+KAFKA_4_4_SINCE = 1
 STRICT_SINCE = 0
 """Since this version a topic that exceeds the quota of partition changes is not created; a later heartbeat creates it."""
 
@@ -104,7 +105,7 @@ def command_of(request: RequestContext, body: StreamsGroupHeartbeatRequest, topo
         _offsets(body.task_offsets),
         _offsets(body.task_end_offsets),
         body.shutdown_application,
-        request.version >= DESCRIPTION_SINCE,
+        request.version >= KAFKA_4_4_SINCE,
     )
 
 

@@ -186,6 +186,22 @@ def test_a_group_is_described() -> None:
     assert member.task_offsets == [offset] or [(one.partition, one.offset) for one in member.task_offsets] == [(3, 77)]
 
 
+@pytest.mark.parametrize(("version", "is_shown"), [(0, False), (1, True)])
+def test_a_member_without_the_required_tags_gets_a_status(version: int, is_shown: bool) -> None:
+    """As in Kafka 4.4, which does not place tasks by tags either: the member gets its tasks."""
+    world = BrokerWorld()
+    world.groups.topics.counts.update(words=4, totals=4)
+    world.groups.shard.own_settings = lambda _group: {"streams.rack.aware.assignment.tags": ("zone", "cluster")}
+    joined = world.ask(beat(client_tags=[KeyValue(key="cluster", value="a")]), version)
+    remedy = "Configure them via 'client.tag.<tagKey>' in your Streams config."
+    expected = [(6, f"Missing required client tags for rack-aware standby assignment: [zone]. {remedy}")]
+    assert [(status.status_code, status.status_detail) for status in joined.status or ()] == expected * is_shown
+    assert tasks(joined.active_tasks) == {"0": [0, 1, 2, 3], "1": [0, 1, 2, 3]}
+    world.groups.shard.own_settings = lambda _group: {"streams.rack.aware.assignment.tags": ("cluster",)}
+    again = world.ask(beat(joined.member_epoch), version)
+    assert not again.status and again.member_epoch == joined.member_epoch + 1, "the setting makes a new epoch"
+
+
 def test_a_group_that_is_not_there_or_may_not_be_seen_is_not_described() -> None:
     world = BrokerWorld()
     (missing,) = world.ask(StreamsGroupDescribeRequest(group_ids=["g"])).groups
