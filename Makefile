@@ -136,6 +136,7 @@ sim: $(STAMP)
 	@$(BIN)/python -m tests.sim --groups SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --shares SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --members SEED=$(SEED) SEEDS=$(SEEDS)
+	@$(BIN)/python -m tests.sim --streams SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --deletions SEED=$(SEED) SEEDS=$(SEEDS)
 
 night: $(SPARK)
@@ -148,6 +149,7 @@ night: $(SPARK)
 	@$(BIN)/python -m tests.sim --groups SEED=$$(date +%s) SEEDS=2000
 	@$(BIN)/python -m tests.sim --shares SEED=$$(date +%s) SEEDS=2000
 	@$(BIN)/python -m tests.sim --members SEED=$$(date +%s) SEEDS=2000
+	@$(BIN)/python -m tests.sim --streams SEED=$$(date +%s) SEEDS=2000
 	@$(BIN)/python -m tests.sim --deletions SEED=$$(date +%s) SEEDS=2000
 
 golden: $(STAMP)

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import pytest
 
 from tests.docs.pages import DOCS
-from tests.sim.cluster_faults import FAULTS, VERDICTS
+from tests.sim import cluster_faults, streams_faults, test_cluster, test_streams
 from tests.sim.cluster_swarm import FACTORS, SWITCHES
-from tests.sim.test_cluster import FIRST_SEEDS
 
 ROW = re.compile(r"^\| [^|]+ \| `(\w+)` \| ([^|]+) \| (\d+) \|$", re.M)
 SWITCH = re.compile(r"^\| `(\w+)` \| (\d+) %", re.M)
 CITED = re.compile(r"\bI\d+\b|lost-write")
 
 
-def rows() -> dict[str, tuple[set[str], int]]:
+def rows(title: str) -> dict[str, tuple[set[str], int]]:
     """The verdicts and the seed of each fault."""
-    section = (DOCS / "invariants.md").read_text().partition("## Planted faults")[2].partition("\n## ")[0]
+    section = (DOCS / "invariants.md").read_text().partition(f"## {title}\n")[2].partition("\n## ")[0]
     return {name: (set(CITED.findall(verdicts)), int(seed)) for name, verdicts, seed in ROW.findall(section)}
 
 
-def test_every_planted_fault_has_a_row_with_its_verdicts_and_seed() -> None:
-    assert rows() == {name: (set(CITED.findall(VERDICTS[name])), FIRST_SEEDS[name]) for name in FAULTS}
+@pytest.mark.parametrize(
+    ("title", "planted", "seeds"),
+    [
+        ("Planted faults", cluster_faults, test_cluster.FIRST_SEEDS),
+        ("Planted faults of streams groups", streams_faults, test_streams.FIRST_SEEDS),
+    ],
+)
+def test_every_planted_fault_has_a_row_with_its_verdicts_and_seed(title: str, planted: Any, seeds: dict[str, int]) -> None:
+    assert rows(title) == {name: (set(CITED.findall(planted.VERDICTS[name])), seeds.get(name, 1)) for name in planted.FAULTS}
 
 
 def test_the_switches_of_the_generator_are_as_likely_as_the_page_says() -> None:

@@ -1,6 +1,6 @@
 """`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [KIND] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make gives them. `--seeds 5-20` is
-short for the first and the last seed. Kinds: `--share`, `--letters`, `--staged`, `--cluster`, `--groups`, `--members`, `--shares`,
-`--deletions`, `--disks`."""
+short for the first and the last seed. Kinds: `--share`, `--letters`, `--staged`, `--cluster`, `--groups`, `--members`, `--streams`,
+`--shares`, `--deletions`, `--disks`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.sim import (
     share_faults,
     share_letters,
     staged_world,
+    streams_faults,
 )
 from tests.sim.base_world import Timeline
 from tests.sim.cluster_world import ClusterWorld
@@ -31,6 +32,7 @@ from tests.sim.lying_world import LyingWorld, RottenWorld
 from tests.sim.membership_world import MembershipWorld
 from tests.sim.share_cluster import ShareClusterWorld
 from tests.sim.share_world import ShareWorld
+from tests.sim.streams_world import StreamsWorld
 from tests.sim.world import World
 
 FAULT_SEEDS = 300
@@ -54,6 +56,7 @@ KINDS = {
     "cluster": Kind(ClusterWorld, cluster_faults, "clusters of three to five brokers"),
     "groups": Kind(GroupWorld, group_faults, "consumer groups in clusters"),
     "members": Kind(MembershipWorld, membership_faults, "static members, changes of the protocol, operators who set offsets"),
+    "streams": Kind(StreamsWorld, streams_faults, "streams groups in clusters"),
     "shares": Kind(ShareClusterWorld, share_cluster_faults, "share groups in clusters"),
     "deletions": Kind(DeletionWorld, deletion_faults, "clusters in which records are deleted"),
     "disks": Kind(LyingWorld, lying_faults, "clusters in which a disk loses or alters what was synced"),

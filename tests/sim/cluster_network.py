@@ -206,8 +206,7 @@ class ClusterNetwork(SimNetwork):
         if listener is None or listener[0].is_over or self.is_cut(host, peer_host) or self.is_cut(peer_host, host):
             return None
         near, far = ClusterWire(self, peer_host, host, life), ClusterWire(self, host, peer_host, listener[0])
-        near.peer, far.peer = far, near
-        far.is_accepted = True
+        self._link(near, far)
         self._keep(near, far)
         listener[1](far)
         return near

@@ -70,7 +70,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
 }
 VERDICTS = {
     "answer_from_cache": r"answers \w+ and does not lead .* \(I37\)",
-    "acknowledge_before_replicated": r"answers \w+ of a commit before \d+, the high watermark is \d+: it may be lost \(I14\)",
+    "acknowledge_before_replicated": r"answers \w+ of a change before \d+, the high watermark is \d+: it may be lost \(I14\)",
     "accept_any_generation": r"went back: .* \(I35\)",
     "give_before_revoked": r"two owners: .* \(I34\)",
     "forget_markers_of_groups_on_load": r"lost commit: .* \(I35\)|\(I36\)|OffsetFetch of .* has no answer",

@@ -30,8 +30,8 @@ class Term(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One commit of a term: up to where, and what had been acknowledged before it was sent; in which era that was, and whether another
-    process had taken the (static) member's place by then."""
+    """One commit of a term: up to where, and what had been acknowledged before it was sent; in which era that was, and whether the member
+    had lost its place by then, to another process or because the coordinator had removed it."""
 
     term: Term
     end: int
@@ -99,7 +99,7 @@ class GroupHistory:
         term, end, floor, era, is_former = attempt
         if term.era == UNJUDGED:
             return
-        assert not is_former, f"former: {term.member} commits for {term.where} after another process has taken its place (I34)"
+        assert not is_former, f"former: {term.member} commits for {term.where} after it has lost its place (I34)"
         assert term.era == era, f"altered in use: {term.member} commits {end} of {term.where}, found before an operator set it (I35)"
         who = f"went back: {term.member} commits {end} of {term.where} in generation {term.generation}"
         assert end >= floor, f"{who}, {floor} had been acknowledged before (I35)"

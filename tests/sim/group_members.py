@@ -9,7 +9,7 @@ replaced, cut off, and not know it yet: it answers with what it has (docs/cluste
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 SESSION_MS = 1_500
 REBALANCE_MS = 1_500
 BEAT_MS = 250
-PUNCTUAL = 0.5
-"""How often a heartbeat that is due comes before other requests."""
 JOIN_PATIENCE_MS = REBALANCE_MS + 1_000
 TRANSACTION_MS = 2_500
 TOPIC = "t"
@@ -78,6 +76,9 @@ class Fenced(Exception):
 
 class Member(GroupClient, ABC):
     """What members of both protocols do once they have partitions."""
+
+    punctual = 0.5
+    """How often a heartbeat that is due comes before other requests."""
 
     def __init__(self, world: GroupWorld, group_id: str, name: str, transactional_id: str = "") -> None:
         super().__init__(world, group_id)
@@ -141,7 +142,7 @@ class Member(GroupClient, ABC):
     # Work
 
     def _work(self) -> Steps:
-        if self._now_ms - self._last_beat_ms >= BEAT_MS and self.chance.random() < PUNCTUAL:
+        if self._now_ms - self._last_beat_ms >= BEAT_MS and self.chance.random() < self.punctual:
             self._last_beat_ms = self._now_ms
             yield from self._beat()
         missing = [place for place in self.owned if place not in self._terms]
@@ -171,7 +172,8 @@ class Member(GroupClient, ABC):
         if end <= term.start:
             return
         seat = (self.group_id, self.instance_id, self.member_id)
-        attempt = self.world.offsets.attempt(term, end, self.world.offsets.is_former(*seat))
+        is_former = self.world.offsets.is_former(*seat) or self.world.is_removed(self)
+        attempt = self.world.offsets.attempt(term, end, is_former)
         if self._transactional_id:
             yield from self._commit_in_transaction(attempt)
         else:
@@ -403,21 +405,24 @@ class ClassicMember(Member):
 class ConsumerMember(Member):
     """A member whose partitions the coordinator assigns (KIP-848), step by step."""
 
+    api: Any = consumer_group_heartbeat
+    request: Callable[..., Any] = ConsumerGroupHeartbeatRequest
+
     def __init__(self, world: GroupWorld, group_id: str, name: str, transactional_id: str = "") -> None:
         super().__init__(world, group_id, name, transactional_id)
         self.member_id = name
         self.generation = 0
 
     def leave(self) -> Call | None:
-        body = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=-1)
-        return self._to_coordinator(consumer_group_heartbeat, 1, body) if self.generation > 0 else None
+        return self._farewell(-1, None)
 
     def pause(self) -> Call | None:
         """The request with which a static member goes whose next process comes soon."""
-        body = ConsumerGroupHeartbeatRequest(
-            group_id=self.group_id, member_id=self.member_id, instance_id=self.instance_id, member_epoch=-2
-        )
-        return self._to_coordinator(consumer_group_heartbeat, 1, body) if self.generation > 0 else None
+        return self._farewell(-2, self.instance_id)
+
+    def _farewell(self, epoch: int, instance_id: str | None) -> Call | None:
+        body = self.request(group_id=self.group_id, member_id=self.member_id, instance_id=instance_id, member_epoch=epoch)
+        return self._to_coordinator(self.api, 1, body) if self.generation > 0 else None
 
     def _heed(self, code: int | None) -> None:
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):
@@ -441,19 +446,25 @@ class ConsumerMember(Member):
             answers.append(answer)
             return int(answer.error_code)
 
-        code = yield from self._ask(consumer_group_heartbeat, 1, self._heartbeat, code_of)
+        code = yield from self._ask(self.api, 1, self._heartbeat, code_of)
         self._heed(code)
         if code != ErrorCode.NONE:
             return
         answer = answers[-1]
         is_same, self.generation = self.generation == answer.member_epoch, answer.member_epoch
-        if answer.assignment is None:
+        given = self._given(answer)
+        if given is None:
             self.is_settled = is_same
         else:
-            given = [TopicPartition(TOPIC, index) for topic in answer.assignment.topic_partitions for index in sorted(topic.partitions)]
             self._own(given)
             self.is_settled = is_same and given == self.owned
             yield from self._move_to(given)
+
+    def _given(self, answer: Any) -> list[TopicPartition] | None:
+        """The partitions that the member has from now on; None if nothing changes."""
+        if answer.assignment is None:
+            return None
+        return [TopicPartition(TOPIC, index) for topic in answer.assignment.topic_partitions for index in sorted(topic.partitions)]
 
     def _move_to(self, given: list[TopicPartition]) -> Steps:
         """Commits what it has of the partitions that it gives up, and says so at once."""
@@ -465,7 +476,7 @@ class ConsumerMember(Member):
             self._last_beat_ms = 0
         self.owned = given
 
-    def _heartbeat(self) -> ConsumerGroupHeartbeatRequest:
+    def _heartbeat(self) -> Any:
         owned = [place.partition for place in self.owned]
         return ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,

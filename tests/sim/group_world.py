@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
+from ottla.groups.streams.group import ACTIVE, StreamsGroup
 from ottla.handlers.context import Pending, RequestContext
 from ottla.handlers.groups import offset_fetch
 from ottla.machine.coordinator import reader_of
@@ -35,9 +36,13 @@ CHAOS_MS = 6_000
 PARTITIONS = 3
 MEMBERS = (2, 2, 3)
 REPLAY_EVERY = 512
-WATCHED = {8: "OffsetCommit", 9: "OffsetFetch", 11: "JoinGroup", 12: "Heartbeat", 14: "SyncGroup", 28: "TxnOffsetCommit", 68: "Heartbeat"}
+WATCHED = {
+    8: "OffsetCommit", 9: "OffsetFetch", 11: "JoinGroup", 12: "Heartbeat", 14: "SyncGroup", 28: "TxnOffsetCommit", 68: "Heartbeat",
+    88: "StreamsGroupHeartbeat",
+}  # fmt: skip
 """The requests whose answers are looked at, by key."""
-COMMITS = (8, 28)
+KEPT = (8, 28, 88)
+"""Those whose answers may not be taken back by another coordinator."""
 TURN_MS = (0, 60)
 SETTINGS = (
     "group.min.session.timeout.ms=300",
@@ -137,6 +142,10 @@ class GroupWorld(ClusterWorld):
         """Notes what a coordinator gives to a member."""
         self.offsets.own(member.group_id, member.generation, member.member_id, given)
 
+    def is_removed(self, member: Member) -> bool:
+        """Whether the present coordinator has certainly removed the member."""
+        return False
+
     def _remove(self, name: str, *, is_leaving: bool) -> None:
         member, process = self._members.pop(name)
         process.die()
@@ -166,12 +175,16 @@ class GroupWorld(ClusterWorld):
             if unsettled:
                 return f"unassigned: {unsettled} of {group_id} are not done with joining"
             places = sorted(place for member in members for place in member.owned)
-            if places != list(OtherProducer.outputs):
+            if places != self.places_of(group_id):
                 return f"unassigned: the members of {group_id} have {places}"
             shares = [len(member.owned) for member in members]
             if max(shares) - min(shares) > 1:
                 return f"unassigned: the members of {group_id} have {shares} partitions"
         return ""
+
+    def places_of(self, group_id: str) -> list[TopicPartition]:
+        """The partitions that the members of a group read, in order."""
+        return list(OtherProducer.outputs)
 
     # Coordinators
 
@@ -203,7 +216,7 @@ class GroupWorld(ClusterWorld):
         assert partition is not None and partition.leader is not None, f"{where} and does not lead {OFFSETS} (I37)"
         assert host is not None and host.state is HostState.ACTIVE, f"{where} before it has loaded {OFFSETS} (I37)"
         high = partition.high_watermark
-        assert key not in COMMITS or high >= end, f"{where} of a commit before {end}, the high watermark is {high}: it may be lost (I14)"
+        assert key not in KEPT or high >= end, f"{where} of a change before {end}, the high watermark is {high}: it may be lost (I14)"
         check_owners(host.machine)
 
     def _check_replay(self) -> None:
@@ -312,7 +325,9 @@ def code_of(answer: Any) -> int:
 def check_owners(machine: GroupMachine) -> None:
     """I34: what a member has, or is giving up, no other one has."""
     for group in machine.shard.groups.values():
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, StreamsGroup):
+            check_tasks(group)
+        elif isinstance(group, ConsumerGroup):
             owners: dict[Any, str] = {}
             for member_id in group.facts:
                 position = group.position(member_id)
@@ -320,3 +335,18 @@ def check_owners(machine: GroupMachine) -> None:
                     for place in ((topic_id, index) for topic_id, indexes in held.items() for index in indexes):
                         owner = owners.setdefault(place, member_id)
                         assert owner == member_id, f"two owners: {place[1]} of {group.group_id} belongs to {owner} and {member_id} (I34)"
+
+
+def check_tasks(group: StreamsGroup) -> None:
+    """I34: a task is active at one member, and a process has it once, also while a member gives it up."""
+    owners: dict[tuple[str, int], str] = {}
+    holders: dict[tuple[str, str, int], str] = {}
+    for member_id, facts in group.facts.items():
+        position = group.position(member_id)
+        for held in (position.assigned, position.revoking):
+            for key, index in ((key, index) for key, indexes in held.items() for index in indexes):
+                task = f"{key.subtopology}_{index} of {group.group_id}"
+                owner = owners.setdefault((key.subtopology, index), member_id) if key.role is ACTIVE else member_id
+                assert owner == member_id, f"two owners: task {task} is active at {owner} and {member_id} (I34)"
+                holder = holders.setdefault((facts.process_id, key.subtopology, index), member_id)
+                assert holder == member_id, f"twice in a process: {holder} and {member_id} have task {task} (I34)"

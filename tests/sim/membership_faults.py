@@ -99,7 +99,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     )
 }
 VERDICTS = {
-    "former_process_not_fenced": r"former: .* after another process has taken its place \(I34\)",
+    "former_process_not_fenced": r"former: .* after it has lost its place \(I34\)",
     "restart_loses_assignment": r"not kept: .* \(I34\)",
     "downgrade_against_policy": r"converted: downgrade of .*, the policy is (upgrade|disabled)",
     "upgrade_forgets_assignments": r"taken away: .* \(I34\)",

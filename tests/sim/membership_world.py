@@ -46,9 +46,11 @@ class MembershipWorld(GroupWorld):
         "operated new": Kind(ConsumerMember, False),
     }
 
+    more_settings: tuple[str, ...] = SETTINGS
+
     def __init__(self, seed: int, chaos_ms: int = 6_000, *, broker_count: int | None = None) -> None:
         self.policy = POLICIES[seed % len(POLICIES)]
-        self.settings = (*SETTINGS, f"group.consumer.migration.policy={self.policy}")
+        self.settings = (*self.more_settings, f"group.consumer.migration.policy={self.policy}")
         super().__init__(seed, chaos_ms, broker_count=broker_count)
         self.conversions = {"upgrade": 0, "downgrade": 0}
         self.altered = self.refused = self.replaced = 0
@@ -79,11 +81,12 @@ class MembershipWorld(GroupWorld):
         if self.is_closing or is_late or group_id in self.stopped:
             return
         self._made += 1
-        name, make = f"m{self._made}", self._kinds[group_id].make
+        name, make, transactional = f"m{self._made}", *self._kinds[group_id]
         if "changing" in group_id:
             other = ConsumerMember if self._preferred is ClassicMember else ClassicMember
             make = self._preferred if self.chance.random() < PREFERRED else other
-        self._start_member(make(self, group_id, name), instance_id or f"i{self._made}")
+        member = make(self, group_id, name, f"tx-{name}" if transactional else "")
+        self._start_member(member, instance_id or f"i{self._made}")
 
     def _start_member(self, member: Member, instance_id: str) -> None:
         if "static" in member.group_id:
@@ -197,9 +200,9 @@ class MembershipWorld(GroupWorld):
             return
         self._seen_epoch = partition.leader_epoch
         for group in host.machine.shard.groups.values():
-            self._note_type(group)
+            self._note_group(group)
 
-    def _note_type(self, group: Any) -> None:
+    def _note_group(self, group: Any) -> None:
         """A group that keeps members while its type changes was converted; nothing is taken from them by that."""
         group_id, now = group.group_id, Sight(group)
         before = self._seen.get(group_id, now)

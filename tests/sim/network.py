@@ -205,6 +205,7 @@ class SimNetwork:
         self.listening: dict[str, tuple[LifeTimers, Callable[[Channel], None]]] = {}
         self.is_kind = False
         """Heals: nothing is lost or late any more."""
+        self._links = 0
 
     def join(self, host: str, peer_host: str, life: LifeTimers | None) -> Wire | None:
         """A connection to a host, from the side that asked for it; None if nothing listens there."""
@@ -212,10 +213,16 @@ class SimNetwork:
         if listener is None or listener[0].is_over:
             return None
         near, far = Wire(self, host, life), Wire(self, peer_host, listener[0])
-        near.peer, far.peer = far, near
-        far.is_accepted = True
+        self._link(near, far)
         listener[1](far)
         return near
+
+    def _link(self, near: Wire, far: Wire) -> None:
+        """Makes them the ends of one connection, whose port no other connection has."""
+        near.peer, far.peer = far, near
+        far.is_accepted = True
+        self._links += 1
+        far.peer_port = self._links
 
     def send(self, call: Call, host: str, answered: Callable[[Any], None]) -> None:
         """A client's request on a connection of its own, or two of them."""
