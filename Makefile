@@ -11,6 +11,7 @@
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
 #   make bench-cluster           three brokers on a ZooKeeper, next to three of Apache Kafka 3.9
 #   make bench-churn             15 minutes of what clients create and drop, and what it leaves in memory
+#   make spark-versions T=4.1    tests of pipelines with PySpark 4.1, without T with 4.0 to 4.3 and the refusal of 3.5; CI runs 4.3 only
 #   make bench-spark             the Spark source and sink, next to Spark's own Kafka connector on the same broker
 #   make bench-latency           how long a record takes through a pipeline, next to Spark's connector, Kafka Streams and Flink
 #   make damage                  three brokers, one with a damaged disk: every kind of damage in every place, what is lost and when all is whole
@@ -48,7 +49,7 @@ SLOW := $(addprefix tests/,clients cloning clusters docs hostile release sim spa
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline demo-cluster test unit lint check bench bench-peer bench-cluster bench-spark bench-latency bench-churn damage sim night golden rewrite site site-check screenshots dist hashes clean
+.PHONY: help demo demo-pipeline demo-cluster test unit lint check bench bench-peer bench-cluster bench-spark bench-latency bench-churn spark-versions damage sim night golden rewrite site site-check screenshots dist hashes clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -128,6 +129,9 @@ bench-spark: $(SPARK)
 
 bench-latency: $(SPARK)
 	@$(BIN)/python -m tools.bench.latency
+
+spark-versions: $(SPARK)
+	@$(BIN)/python -m tools.spark_versions $(T)
 
 sim: $(STAMP)
 	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)

@@ -18,10 +18,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
 )
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -39,6 +37,7 @@ from ottla.spark.options import ReadForm, SourceOptions, is_source, parse_sink, 
 from ottla.spark.planning import BoundsByPartition
 from ottla.spark.sink import OttlaBatchWriter, OttlaStreamWriter
 from ottla.spark.source import OttlaBatchReader, OttlaStreamReader, read_snapshot
+from ottla.spark.spark_versions import DataSourceStreamArrowWriter, SupportsTriggerAvailableNow
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 

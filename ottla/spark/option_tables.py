@@ -14,6 +14,8 @@ MAX_REQUEST_BYTES = 1024 * 1024
 DELIVERY_TIMEOUT_MS = 120_000
 FETCH_BYTES = 8 * 1024 * 1024
 REQUEST_TIMEOUT_MS = 30_000
+CONTINUOUS, AVAILABLE_NOW = "continuous", "available-now"
+"""The values of the option `trigger`."""
 TRANSACTION_TIMEOUT_MS = 60_000
 
 
@@ -79,6 +81,9 @@ SOURCE_TABLE = (
         "passed."),
     Option("maxTriggerDelay", "15m", "streaming", "How long a batch may wait for `minOffsetsPerTrigger`: a number with `ms`, `s`, `m`, "
         "`h` or `d`."),
+    Option("trigger", "", "streaming", "Only for Spark 4.0 and 4.1: `continuous` bounds the first batch after a start, too, and "
+        "`available-now` also ends at the present end of the logs. Not for Spark's triggers `availableNow` and `once`, which then read one "
+        "such batch. Pipelines set it."),
     Option("minPartitions", "", "streaming, batch", "Splits large ranges, so that there are at least this many tasks. If neither it "
         "nor `maxRecordsPerPartition` is set, reads of more than some megabytes are divided over the processors of the driver's host; "
         "with 1 each partition is one task."),

@@ -21,7 +21,9 @@ from ottla.schemas.value_options import FAIL, NULL, ValueOptions, check_options
 from ottla.spark.errors import OptionError, as_pipeline_errors
 from ottla.spark.option_tables import (
     AS_OWNED,
+    AVAILABLE_NOW,
     BATCH_BYTES,
+    CONTINUOUS,
     DELIVERY_TIMEOUT_MS,
     FETCH_BYTES,
     MAX_BYTES_PER_TRIGGER,
@@ -121,6 +123,7 @@ class SourceOptions:
     with_headers: bool
     fetch_bytes: int
     values: ValueOptions | None = None
+    trigger: str = ""
 
     @property
     def dead_letter_topic(self) -> str:
@@ -180,6 +183,7 @@ def parse_source(options: Mapping[str, str]) -> SourceOptions:
         with_headers=given.boolean("includeHeaders", False),
         fetch_bytes=given.number("kafka.max.partition.fetch.bytes", FETCH_BYTES),
         values=_values(given, is_sink=False),
+        trigger=given.choice("trigger", "", ("", CONTINUOUS, AVAILABLE_NOW)),
     )
 
 

@@ -21,11 +21,12 @@ from typing import Any
 
 from ottla.client import DEFAULT_BOOTSTRAP, addresses_in
 from ottla.schemas.value_options import FAIL, NULL
+from ottla.spark import check_spark
 from ottla.spark.errors import OptionError
+from ottla.spark.option_tables import AVAILABLE_NOW, CONTINUOUS
 from ottla.spark.state_file import state_path
 from ottla.spark.tables.table import Table
 
-AVAILABLE_NOW = "available-now"
 AS_SOON_AS_POSSIBLE = ""
 APPEND = "append"
 UPDATE = "update"
@@ -141,10 +142,13 @@ class Pipeline:
         options = {**self.connection_options, "group": self.group, "startingOffsets": self.starting_offsets, **self.source_options}
         if not any(name.lower() in ("subscribepattern", "assign") for name in self.source_options):
             options["subscribe"] = ",".join(topics_of(topics or self.sources))
+        if not self._has_start_of_batches:
+            options["trigger"] = AVAILABLE_NOW if self.trigger == AVAILABLE_NOW else CONTINUOUS
         return session.readStream.format(FORMAT).options(**options).load()
 
     def start(self, session: Any) -> Any:
         """Starts the query in a session and returns it (`StreamingQuery`)."""
+        check_spark()
         if self.table is not None:
             from ottla.spark.tables.start import prepare_start
 
@@ -159,11 +163,22 @@ class Pipeline:
         else:
             rows = self.transform(*streams, **named)
         writer = self._writer(rows).option("checkpointLocation", self.checkpoint_location).queryName(self.query_name)
-        if self.trigger == AVAILABLE_NOW:
+        if self.trigger == AVAILABLE_NOW and self._has_start_of_batches:
             writer = writer.trigger(availableNow=True)
-        elif self.trigger != AS_SOON_AS_POSSIBLE:
+        elif self.trigger not in (AVAILABLE_NOW, AS_SOON_AS_POSSIBLE):
             writer = writer.trigger(processingTime=self.trigger)
-        return writer.start()
+        query = writer.start()
+        if self.trigger == AVAILABLE_NOW and not self._has_start_of_batches:
+            from ottla.spark.spark_versions import stop_at_end
+
+            stop_at_end(query)
+        return query
+
+    @property
+    def _has_start_of_batches(self) -> bool:
+        from ottla.spark.spark_versions import has_start_of_batches
+
+        return has_start_of_batches()
 
     @property
     def _sink_options(self) -> dict[str, str]:

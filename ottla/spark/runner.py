@@ -16,7 +16,7 @@ from ottla.analysis.progress import StatusLine, is_notebook
 from ottla.spark.errors import QueryFailedError
 from ottla.spark.progress import ProgressRecorder
 from ottla.spark.prometheus import MetricsServer, write_metrics_file
-from ottla.spark.session import CHECKPOINT_MANAGER, LOCAL_CHECKPOINTS, build_session, is_chosen
+from ottla.spark.session import CHECKPOINT_MANAGER, build_session, check_packages, is_chosen
 from ottla.spark.state_file import FAILED, STOPPED, PipelineState
 
 FILE_MODULE_PREFIX = "ottla_pipeline_file_"
@@ -159,6 +159,9 @@ def run_pipelines(
     if session is None:
         settings = {key: value for pipeline in pipelines for key, value in pipeline.settings.items()}
         if all("://" not in pipeline.checkpoint_location for pipeline in pipelines) and not is_chosen(CHECKPOINT_MANAGER, settings):
+            check_packages()
+            from ottla.spark.spark_versions import LOCAL_CHECKPOINTS
+
             settings[CHECKPOINT_MANAGER] = LOCAL_CHECKPOINTS
         session = build_session(pipelines[0].query_name, master=master, config=settings, is_quiet=is_quiet)
     _send_files_with_tasks(pipelines)

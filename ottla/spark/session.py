@@ -16,6 +16,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ottla.spark import LEAST_SPARK
 from ottla.spark.errors import MissingRequirementError
 from ottla.spark.java import java_home
 from ottla.spark.java_output import filtered_stderr
@@ -33,7 +34,7 @@ class Requirement(NamedTuple):
         return f"{self.name}>={least}" + (f",<{below}" if below else "")
 
 
-REQUIREMENTS = (Requirement("pyspark", (4, 3)), Requirement("pyarrow", (18,)), Requirement("pandas", (2, 2), (3,)))
+REQUIREMENTS = (Requirement("pyspark", LEAST_SPARK), Requirement("pyarrow", (18,)), Requirement("pandas", (2, 2), (3,)))
 
 PROTOBUF = Requirement("protobuf", (6, 33, 5))
 """Used only by `transformWithState`, in Spark's workers, so other pipelines work without it."""
@@ -65,12 +66,6 @@ UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 """Spark's setting for the class that writes checkpoint files."""
-
-LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""The `CHECKPOINT_MANAGER` for a local disk. With Spark's default, Hadoop starts nine processes for each batch (chmod, readlink), so the
-two checkpoint files of a batch take three times as long. With this class Spark may miss a second driver that writes the same file at the
-same moment. The sink then fences one of the two drivers (`relay.py`). Hadoop's plain local file system is faster still, but Spark's RocksDB
-state store fails with it."""
 
 _AS_PROPERTY = SAID_BY_THE_FAILURE.replace("\\", "\\\\")
 _QUIET_LOGS = f"""rootLogger.level = error
@@ -201,8 +196,9 @@ def register_source(session: Any) -> None:
     lifetime of the process.
     """
     from ottla.spark.data_source import OttlaDataSource
+    from ottla.spark.spark_versions import register
 
-    session.dataSource.register(OttlaDataSource)
+    register(session, OttlaDataSource)
 
 
 def _connect(name: str, settings: Mapping[str, str]) -> Any:

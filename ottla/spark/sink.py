@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ottla.client import ErrorCode, KafkaError
 from ottla.spark.batch_range import find_batch_range, find_query_id, group_of_query, mark_used
@@ -24,6 +24,7 @@ from ottla.spark.errors import BrokerError, OptionError, OutputError, PipelineEr
 from ottla.spark.options import SinkOptions
 from ottla.spark.relay import Target, commit_batch, write_batch
 from ottla.spark.source_groups import find_groups
+from ottla.spark.spark_versions import DataSourceStreamArrowWriter
 from ottla.spark.spool import Spool, TaskOutput, discard, output_bytes_max, too_large
 from ottla.spark.staging import TaskAttempt, open_output
 from ottla.spark.topics import NONE_KNOWN, KnownTopics, TopicLimits, check_one_cluster, end_left_open, known_topics, remembered_topic

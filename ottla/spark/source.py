@@ -25,22 +25,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
-from ottla.client import Client, OffsetOutOfRangeError, RequestTimeoutError, TopicPartition
+from ottla.client import Client, TopicPartition
 from ottla.spark import topics
 from ottla.spark.batch_range import is_used, leave_range, same_topics
 from ottla.spark.commit_metadata import CommitMetadata, parse_metadata
-from ottla.spark.connections import ask, explained, reported
+from ottla.spark.connections import ask, reported
 from ottla.spark.decision import is_replaced
-from ottla.spark.errors import DataLossError, OffsetConflictError, OptionError, PipelineError, as_pipeline_errors
+from ottla.spark.errors import DataLossError, OffsetConflictError, OptionError, PipelineError
 from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
+from ottla.spark.option_tables import AVAILABLE_NOW
 from ottla.spark.options import ReadForm, ReadPosition, SourceOptions
 from ottla.spark.planning import (
     BoundsByPartition,
@@ -58,7 +52,15 @@ from ottla.spark.planning import (
     wanted_tasks,
     wanted_timestamps,
 )
-from ottla.spark.source_groups import leave_group
+from ottla.spark.reading import read_range, report_replaced, skip_lost
+from ottla.spark.spark_versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+    has_start_of_batches,
+)
 
 SETTLE_TRIES = 5
 """Attempts to read the ends. After a change of leader a partition may report an end that is too low for a moment."""
@@ -131,6 +133,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._offset_bytes: float | None = None
         self._final: SourceOffsets | None = None
         self._planned: SourceOffsets | None = None
+        self._position: dict[str, Any] | None = None
+        self._is_only = True
         self._is_warned = False
         self._absence = topics.Absence(options.subscription)
         self._unready: frozenset[str] = frozenset()
@@ -146,11 +150,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def _find_initial(self, client: Client) -> tuple[SourceOffsets, SourceOffsets]:
-        bounds = read_snapshot(client, self.options, may_match_later=True)
+        bounds = self._bounds(client)
         if not bounds:
             _log.warning("subscribePattern: no topic matches %r yet", self.options.subscription.pattern)
             return {}, {}
-        self._topic_ids = topics.known_ids(client, bounds)
         ends = {partition: end for partition, (_, end) in bounds.items()}
         committed = {} if self.options.group is None else _committed(client, self.options, bounds, may_be_apart=False)
         if committed:
@@ -162,8 +165,40 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self.options.max_offsets) if self.options.max_offsets else ReadMaxBytes(self.options.max_bytes)
 
     @reported()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Returns the end of the next batch, within `limit` and the options; `start` if no batch is to run yet."""
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        """Returns the end of the next batch, within `limit` and the options; `start` if no batch is to run yet. Before Spark 4.2 there are
+        no arguments (`_next_position`)."""
+        return self._next_position() if start is None else self._next_end(start, limit or self.getDefaultReadLimit())
+
+    def _next_position(self) -> dict[str, Any]:
+        """Returns the end of the next batch, if Spark does not say where it starts.
+
+        A batch starts at the last end that Spark got, or planned: after a restart it plans the last batch of the checkpoint first, so no
+        known end means a new query. Spark does not tell the trigger either, and `availableNow` asks once. Without the option `trigger`, the
+        first batch after a start has therefore everything.
+        """
+        position = self._position
+        is_only, self._is_only = self._is_only and not self.options.trigger, False
+        if position is None:
+            self._is_first = False
+            ends = {one: end for one, (_, end) in self._ask(self._bounds).items()}
+            self._limit_to_present()
+            self._position = self._to_json(ends) if is_only else self.initialOffset()
+        else:
+            self._position = self._next_end(position, ReadAllAvailable() if is_only else self.getDefaultReadLimit())
+        return self._position
+
+    def _bounds(self, client: Client) -> BoundsByPartition:
+        bounds = read_snapshot(client, self.options, may_match_later=True)
+        self._topic_ids = topics.known_ids(client, bounds)
+        return bounds
+
+    def _limit_to_present(self) -> None:
+        if self.options.trigger == AVAILABLE_NOW and self._final is None:
+            self.prepareForTriggerAvailableNow()
+
+    def _next_end(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        self._limit_to_present()
         is_all = isinstance(limit, ReadAllAvailable)
         is_first, self._is_first = self._is_first, False
         if is_first and not is_all and start == self._initial:
@@ -225,8 +260,11 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Returns the ranges of a batch, and writes them for the sink of the same group. They cover the same offsets in each call."""
         before, (_, ends, topic_ids, _) = self._from_json(start), self._from_json(end)
+        self._position = end
         starts = {one: at for one, at in same_topics(before, topic_ids).items() if one in ends}
         starts.update(self._starts_of_new(ends, starts))
+        if not has_start_of_batches():
+            self._check_progress(starts, ends)
         self._last_batch_at = time.monotonic()
         self._is_first = False  # after a restart Spark may repeat a batch first, so the next batch need not be empty
         if self.options.group is not None:
@@ -238,7 +276,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_group_moves(self, group: str, starts: SourceOffsets, ends: SourceOffsets) -> None:
         """Warns once if the previous batch is done and no sink has committed its offsets."""
-        before, self._planned = self._planned, ends
+        before, self._planned = self._planned, (None if starts == ends else ends)
         if before is None or before != starts or before == ends or self._is_warned or is_used(group):
             return
         self._is_warned = True
@@ -342,80 +380,6 @@ def read_snapshot(client: Client, options: SourceOptions, *, may_match_later: bo
     partitions = topics.settled_partitions(client, options.subscription)
     topics.check_subscription(client, options.subscription, partitions, may_match_later=may_match_later)
     return topics.read_bounds(client, partitions, options.isolation)
-
-
-def read_range(options: SourceOptions, assigned: InputPartition, form: ReadForm | None = None) -> Iterator[Any]:
-    """Yields the records of a range as pyarrow record batches in this form (default: all columns). Runs in the tasks, and notes the group
-    for writing tasks (`leave_group`). Raises `PipelineError`, such as `DataLossError`."""
-    from ottla.arrow.decode import decode_batches
-    from ottla.spark.typed_values import RowReader
-
-    leave_group(options.group)
-    if assigned.value is None:
-        return  # the partition that Spark adds to an empty plan
-    with as_pipeline_errors():
-        reader = RowReader(options, form)
-    partition, start, end, topic_id = assigned.value
-    connection, option = options.connection, options.subscription.option
-    with reported(), explained(connection, option), as_pipeline_errors():
-        while start < end:
-            client = ask(connection, option, lambda client: client)
-            try:
-                for fetched in client.read(partition, start, end, isolation=options.isolation, partition_max_bytes=options.fetch_bytes):
-                    start = fetched.next_offset
-                    for rows in decode_batches(fetched, end, schema=reader.stored):
-                        yield reader.convert(rows, partition)
-            except (OffsetOutOfRangeError, RequestTimeoutError) as error:
-                check_topic(options, partition.topic, topic_id)
-                if isinstance(error, RequestTimeoutError):
-                    raise
-                bounds = ask(connection, option, lambda client: topics.read_bounds(client, [partition], options.isolation))[partition]
-                start = min(end, skip_lost(options, partition, start, bounds.start))
-                if start > bounds.end:
-                    raise DataLossError(f"{partition} ends at offset {bounds.end}, but {start} is to be read: the log was cut") from None
-        check_topic(options, partition.topic, topic_id)
-
-
-def check_topic(options: SourceOptions, topic: str, topic_id: str) -> None:
-    """Raises `DataLossError` if the topic was created again since the plan. Called after each range, and if its read fails."""
-    if not topic_id:
-        return
-    now = ask(options.connection, options.subscription.option, lambda client: topics.read_ids(client, [topic])).get(topic, "")
-    if is_replaced(topic_id, now):
-        raise replaced(options, topic, topic_id, now)
-
-
-def report_replaced(options: SourceOptions, topic: str, before: str, now: str) -> None:
-    """Raises `DataLossError` for a topic that was created again, or warns if `failOnDataLoss` is false."""
-    if options.is_loss_fatal:
-        raise replaced(options, topic, before, now)
-    _log.warning("topic %s was deleted and created again (id %s, now %s); it is read from its first record", topic, before, now)
-
-
-def replaced(options: SourceOptions, topic: str, before: str, now: str) -> DataLossError:
-    advice = "start the query again to continue with the new topic"
-    if options.is_loss_fatal:
-        advice = (
-            "start the query with failOnDataLoss=false to continue with the new topic from its first record, or with a new group and a new "
-            "checkpoint to begin again"
-        )
-    return DataLossError(
-        f"{options.subscription.option}: topic {topic!r} was deleted and created again since the query read it (id {before}, now {now}), "
-        f"or this is another cluster, so its offsets no longer mean the same records; {advice}"
-    )
-
-
-def skip_lost(options: SourceOptions, partition: TopicPartition, start: int, log_start: int) -> int:
-    """Returns `start`, or the log start if the records before it may be skipped. Raises `DataLossError` if they may not."""
-    if start >= log_start:
-        return start
-    if options.is_loss_fatal:
-        raise DataLossError(
-            f"offset {start} of {partition} no longer exists, the log begins at {log_start}: records were deleted before they were read; "
-            "set failOnDataLoss=false to continue without them"
-        )
-    _log.warning("offsets %d to %d of %s no longer exist and are skipped (failOnDataLoss=false)", start, log_start - 1, partition)
-    return log_start
 
 
 def _planned(

@@ -11,8 +11,6 @@ import pytest
 pytest.importorskip("pyspark.sql.datasource")
 pytest.importorskip("pyarrow")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-
 from ottla.client import TopicPartition
 from ottla.spark import source as source_module
 from ottla.spark import topics
@@ -21,6 +19,7 @@ from ottla.spark.errors import DataLossError, PipelineError
 from ottla.spark.offset_json import read_offsets
 from ottla.spark.options import SourcePartitions, parse_source
 from ottla.spark.source import OttlaStreamReader
+from ottla.spark.spark_versions import ReadAllAvailable, ReadMaxRows
 from ottla.testing.broker import Broker
 from tests.spark.kept_connections import close_clients
 from tests.spark.pipeline import WAIT_S

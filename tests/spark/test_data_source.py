@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("pyspark.sql.datasource")
 
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from ottla.client import connect
 from ottla.spark.data_source import COLUMNS, COLUMNS_WITH_HEADERS, OttlaDataSource
 from ottla.spark.errors import MissingRequirementError, OptionError, PipelineError
+from ottla.spark.spark_versions import ReadMaxRows
 from ottla.testing.broker import Broker
 
 AWAY = {"kafka.bootstrap.servers": "localhost:1"}

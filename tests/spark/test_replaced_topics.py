@@ -14,8 +14,6 @@ import pytest
 pytest.importorskip("pyspark.sql.datasource")
 pytest.importorskip("pyarrow")
 
-from pyspark.sql.streaming.datasource import ReadMaxRows
-
 from ottla.client import Client, Committed, TopicPartition
 from ottla.spark import source as source_module
 from ottla.spark.commit_metadata import CommitMetadata
@@ -24,6 +22,7 @@ from ottla.spark.errors import DataLossError
 from ottla.spark.offset_json import read_offsets, write_offsets
 from ottla.spark.options import parse_source
 from ottla.spark.source import OttlaBatchReader, OttlaStreamReader
+from ottla.spark.spark_versions import ReadMaxRows
 from ottla.spark.verify import verify
 from ottla.testing.broker import Broker
 from tests.spark.encoded import values

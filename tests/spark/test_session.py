@@ -48,14 +48,14 @@ def test_a_package_that_is_missing(name: str, installed: dict[str, str], monkeyp
     with pytest.raises(MissingRequirementError) as caught:
         check_packages()
     assert str(caught.value).startswith(f"{name} cannot be imported")
-    assert str(caught.value).endswith("pip install 'pyspark>=4.3' 'pyarrow>=18' 'pandas>=2.2,<3' 'protobuf>=6.33.5'")
+    assert str(caught.value).endswith("pip install 'pyspark>=4.0' 'pyarrow>=18' 'pandas>=2.2,<3' 'protobuf>=6.33.5'")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("name", "version", "words"),
     [
-        ("pyspark", "4.2.1", "too old, 4.3 or later"),
+        ("pyspark", "3.5.9", "too old, 4.0 or later"),
         ("pyarrow", "17.0.0", "too old, 18 or later"),
         ("pandas", "2.1.4", "too old, 2.2 or later"),
         ("pandas", "3.0.1", "too new, a version before 3"),
@@ -75,7 +75,7 @@ def test_the_requirements_are_those_of_the_extra() -> None:
     from tests.tidy.sources import ROOT
 
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
-    assert INSTALL == "pip install 'pyspark>=4.3' 'pyarrow>=18' 'pandas>=2.2,<3' 'protobuf>=6.33.5'"
+    assert INSTALL == "pip install 'pyspark>=4.0' 'pyarrow>=18' 'pandas>=2.2,<3' 'protobuf>=6.33.5'"
     for requirement in (*REQUIREMENTS, PROTOBUF):
         assert str(requirement) in extra
 

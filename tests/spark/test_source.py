@@ -12,8 +12,6 @@ import pytest
 pytest.importorskip("pyspark.sql.datasource")
 pytest.importorskip("pyarrow")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
-
 from ottla.client import Client, Committed, TopicPartition
 from ottla.spark import planning
 from ottla.spark import source as source_module
@@ -25,6 +23,7 @@ from ottla.spark.errors import DataLossError, OptionError, PipelineError
 from ottla.spark.offset_json import write_offsets
 from ottla.spark.options import parse_source
 from ottla.spark.source import OttlaBatchReader, OttlaStreamReader
+from ottla.spark.spark_versions import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from ottla.testing.broker import Broker
 from tests.spark.pipeline import wait_for_markers
 from tests.spark.reading import Fill, offsets, options_of, stream, values

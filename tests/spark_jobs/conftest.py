@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ottla.spark.session import CHECKPOINT_MANAGER, LOCAL_CHECKPOINTS, UNIX_SOCKETS
+from ottla.spark.session import CHECKPOINT_MANAGER, UNIX_SOCKETS
+from ottla.spark.spark_versions import LOCAL_CHECKPOINTS
 from ottla.testing.broker import Broker
 from tests.spark.kept_connections import close_clients, close_relays
 from tests.spark_jobs.cluster import Cluster

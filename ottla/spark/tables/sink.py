@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
 from ottla.spark.batch_range import find_batch_range, find_query_id, mark_used
 from ottla.spark.connections import reported
@@ -20,6 +20,7 @@ from ottla.spark.decision import PlannedBatch
 from ottla.spark.errors import OptionError, PipelineError
 from ottla.spark.options import SinkOptions, parse_sink
 from ottla.spark.source_groups import find_groups
+from ottla.spark.spark_versions import DataSourceStreamArrowWriter
 from ottla.spark.tables.columns import spark_columns
 from ottla.spark.tables.commit import Execution, commit_execution, commit_group
 from ottla.spark.tables.data_files import DataFile, FilePlan, write_rows

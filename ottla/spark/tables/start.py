@@ -19,9 +19,10 @@ from ottla.spark.tables.table import Table
 def prepare_start(session: Any, table: Table, group: str, options: Mapping[str, str]) -> None:
     """Registers the format in the session, and sets the group's offsets to the table's. Raises `PipelineError` if the table cannot be read,
     or the group has live members."""
+    from ottla.spark.spark_versions import register
     from ottla.spark.tables.sink import TableSource
 
-    session.dataSource.register(TableSource)
+    register(session, TableSource)
     align_group(table, group, parse_sink(options))
 
 
