@@ -1,4 +1,4 @@
-"""Differences between the versions of PySpark that work here. Each one names the version of Spark from which on it is not needed.
+"""Differences between the versions of PySpark that work here. A comment at each says which version of Spark makes it unnecessary.
 
 docs/spark.md has the table of versions. Spark 3 has no data sources in Python (`ottla.spark.check_spark`).
 """
