@@ -21,8 +21,8 @@ from typing import Any
 
 from ottla.client import DEFAULT_BOOTSTRAP, addresses_in
 from ottla.schemas.value_options import FAIL, NULL
-from ottla.spark import check_spark
 from ottla.spark.errors import OptionError
+from ottla.spark.least_spark import check_spark
 from ottla.spark.option_tables import AVAILABLE_NOW, CONTINUOUS
 from ottla.spark.state_file import state_path
 from ottla.spark.tables.table import Table
@@ -169,9 +169,10 @@ class Pipeline:
             writer = writer.trigger(processingTime=self.trigger)
         query = writer.start()
         if self.trigger == AVAILABLE_NOW and not self._has_start_of_batches:
+            from ottla.spark.runner import spark_errors
             from ottla.spark.spark_versions import stop_at_end
 
-            stop_at_end(query)
+            stop_at_end(query, spark_errors())
         return query
 
     @property

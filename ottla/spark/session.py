@@ -16,10 +16,10 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.spark import LEAST_SPARK
 from ottla.spark.errors import MissingRequirementError
 from ottla.spark.java import java_home
 from ottla.spark.java_output import filtered_stderr
+from ottla.spark.least_spark import LEAST_SPARK
 
 
 class Requirement(NamedTuple):

@@ -174,7 +174,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Returns the end of the next batch, if Spark does not say where it starts.
 
         A batch starts at the last end that Spark got, or planned: after a restart it plans the last batch of the checkpoint first, so no
-        known end means a new query. Spark does not tell the trigger either, and `availableNow` asks once. Without the option `trigger`, the
+        known end means a new query. The trigger is unknown, too, and `availableNow` asks once. Without the option `trigger`, the
         first batch after a start has therefore everything.
         """
         position = self._position

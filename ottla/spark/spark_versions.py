@@ -1,6 +1,6 @@
 """Differences between the versions of PySpark that work here. A comment at each says which version of Spark makes it unnecessary.
 
-docs/spark.md has the table of versions. Spark 3 has no data sources in Python (`ottla.spark.check_spark`).
+docs/spark.md has the table of versions. Spark 3 has no data sources in Python (`least_spark.py`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ state store fails with it."""
 
 
 def has_start_of_batches() -> bool:
-    """Whether Spark tells a source where the next batch starts, and which trigger the query has: from Spark 4.2 on."""
+    """Whether a source gets the start of the next batch and the query's trigger from Spark: from Spark 4.2 on."""
     return _VERSION >= (4, 2)
 
 
@@ -80,15 +80,15 @@ def register(session: Any, source: type[DataSource]) -> None:
             raise
 
 
-def stop_at_end(query: Any) -> None:
+def stop_at_end(query: Any, errors: tuple[type[Exception], ...]) -> None:
     """Stops a query when it has read what its source has to read. Before Spark 4.2 the trigger `availableNow` makes one batch of it, of any
-    size, so pipelines use another trigger there."""
+    size, so pipelines use another trigger there. `errors` are the exceptions of calls to Spark."""
 
     def wait() -> None:
         try:
             query.processAllAvailable()
             query.stop()
-        except Exception:
+        except errors:
             pass  # the query has failed, and reports that itself
 
     threading.Thread(target=wait, name=f"end-of-{query.id}", daemon=True).start()

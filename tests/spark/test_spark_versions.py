@@ -85,7 +85,7 @@ def test_a_query_that_stops_by_itself_reads_up_to_the_end_at_its_start(broker: B
 
 
 def test_without_the_option_the_first_batch_has_everything(broker: Broker, topic: str, fill: Fill) -> None:
-    """Spark's own triggers `once` and `availableNow` ask once, and no source can tell them from others."""
+    """Spark's own triggers `once` and `availableNow` ask once, and a source cannot distinguish them from others."""
     fill(0, 10)
     query = OldSpark(broker, topic)
     assert query.run() == [10]
