@@ -122,9 +122,9 @@ NEWER: Mapping[str, set[str]] = {
     "broker": {
         "errors.deadletterqueue.auto.create.topics.enable", "errors.deadletterqueue.topic.name.prefix",
         "group.streams.acceptable.recovery.lag", "group.streams.assignors", "group.streams.min.task.offset.interval.ms",
-        "group.streams.num.warmup.replicas", "group.streams.task.offset.interval.ms", "log.remote.copy.lag.bytes",
-        "log.remote.copy.lag.ms", "max.decompressed.message.bytes", "sasl.oauthbearer.allow.unverified.audience",
-        "sasl.oauthbearer.allow.unverified.issuer",
+        "group.streams.num.warmup.replicas", "group.streams.rack.aware.assignment.tags", "group.streams.task.offset.interval.ms",
+        "log.remote.copy.lag.bytes", "log.remote.copy.lag.ms", "max.decompressed.message.bytes",
+        "sasl.oauthbearer.allow.unverified.audience", "sasl.oauthbearer.allow.unverified.issuer",
     },
     "group": {
         "errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.topic.name", "streams.acceptable.recovery.lag",
