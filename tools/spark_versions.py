@@ -21,6 +21,11 @@ VERSIONS = ("4.0", "4.1", "4.2", "4.3")
 TOO_OLD = "3.5"
 LENIENT = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
 """PySpark before 4.2 leaves sockets open after `collect`."""
+SINGLE_BATCH = (
+    "tests/spark_jobs/test_source.py::test_a_stream_reads_each_record_once_over_restarts",
+    "tests/spark_jobs/test_source.py::test_a_replayed_batch_has_the_same_records",
+)
+"""Tests that expect more than one batch of Spark's trigger `availableNow`, which Spark before 4.2 does not make of a source in Python."""
 TESTS = (
     "tests/spark/test_source.py",
     "tests/spark/test_spark_versions.py",
@@ -52,7 +57,9 @@ def passes(version: str, tests: Sequence[str], workers: str) -> bool:
     """Runs the tests with a version of Spark; returns whether they pass."""
     python = environment(version)
     print(f"\nSpark {version}", flush=True)
-    return subprocess.run([str(python), "-m", "pytest", "-q", "-n", workers, *LENIENT, *tests], cwd=ROOT, check=False).returncode == 0
+    left_out = [f"--deselect={test}" for test in SINGLE_BATCH] if version in ("4.0", "4.1") else []
+    command = [str(python), "-m", "pytest", "-q", "-n", workers, *LENIENT, *left_out, *tests]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
 
 def is_refused(version: str) -> bool:

@@ -19,15 +19,15 @@ from ottla.spark.source_groups import leave_group
 _log = logging.getLogger("ottla.spark")
 
 
-def read_range(options: SourceOptions, assigned: InputPartition, form: ReadForm | None = None) -> Iterator[Any]:
+def read_range(options: SourceOptions, assigned: InputPartition | None, form: ReadForm | None = None) -> Iterator[Any]:
     """Yields the records of a range as pyarrow record batches in this form (default: all columns). Runs in the tasks, and notes the group
     for writing tasks (`leave_group`). Raises `PipelineError`, such as `DataLossError`."""
     from ottla.arrow.decode import decode_batches
     from ottla.spark.typed_values import RowReader
 
     leave_group(options.group)
-    if assigned.value is None:
-        return  # the partition that Spark adds to an empty plan
+    if assigned is None or assigned.value is None:
+        return  # the partition that Spark adds to an empty plan, before Spark 4.2 None
     with as_pipeline_errors():
         reader = RowReader(options, form)
     partition, start, end, topic_id = assigned.value

@@ -123,6 +123,10 @@ def test_the_groups_offsets_are_where_a_new_query_begins(broker: Broker, client:
     assert query.trigger() == [] and query.trigger() == [b"7", b"8", b"9"]
 
 
+def test_an_empty_plan_has_one_partition_that_is_none(broker: Broker, topic: str) -> None:
+    assert list(OttlaStreamReader(options_of(broker, subscribe=topic)).read(None)) == []
+
+
 @pytest.mark.parametrize("version", ["3.5.9", "2.4.8"])
 def test_a_spark_without_data_sources_in_python_is_one_line(tmp_path: Path, version: str) -> None:
     (tmp_path / "pyspark").mkdir()
