@@ -9,7 +9,7 @@ from tests.sim.deletion_world import DELETED, DeletionWorld
 from tests.sim.seed_search import assert_noticed, run_until
 
 SEEDS_TO_CATCH = 20
-FIRST_SEEDS = {"answered_before_noted": 98}
+FIRST_SEEDS = {"answered_before_noted": 3}
 """Where to begin with each fault. A noted start outlasts the end of a process, so only a loss of power shows whether it was synced."""
 
 
