@@ -1,6 +1,7 @@
-"""Kafka Streams' Java client in a streams group (KIP-1071): a word count with a repartition topic and a changelog, in several instances.
+"""Kafka Streams' Java client in a streams group (KIP-1071): a word count with a repartition topic and a changelog in several instances, and
+a join of a stream with a table whose results are counted per window.
 
-Instances are killed, added and closed, and the broker is killed, while lines keep coming in. Every word's counts in the output are 1, 2, 3
+Instances are killed, added and closed, and the broker is killed, while records keep coming in. Every key's counts in the output are 1, 2, 3
 and so on: nothing is lost, nothing is counted twice.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Producer
-from ottla.client.core.admin import GROUP_RESOURCE, alter_configs, create_topic
+from ottla.client.core.admin import GROUP_RESOURCE, TOPIC_RESOURCE, alter_configs, create_topic, describe_configs
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.copied import PARTITIONS, read_all
 from tests.clients.java_program import Java
@@ -34,6 +36,8 @@ SETTINGS = (
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
 )
 PATIENCE_SECONDS = 150
+APPLICATION = "counting"
+EXACTLY_ONCE = ("processing.guarantee=exactly_once_v2", "producer.transaction.timeout.ms=10000")
 TOOLS = "org.apache.kafka.tools."
 RECORD_TYPES = {"17", "19", "20", "21", "22", "23"}
 """The records of streams groups, as Kafka's tools name them."""
@@ -45,8 +49,8 @@ TASKS = {f"{subtopology}_{partition}" for subtopology in "01" for partition in r
 class Instance:
     """An instance of the application in a JVM of its own."""
 
-    def __init__(self, java: Java, broker: BrokerProcess, state: Path, *settings: str) -> None:
-        command = java.command("steps.StreamsWorker", broker.address, "wordcount", str(state), *settings)
+    def __init__(self, java: Java, broker: BrokerProcess, state: Path, topology: str, *settings: str) -> None:
+        command = java.command("steps.StreamsWorker", broker.address, APPLICATION, str(state), topology, *settings)
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.said: list[str] = []
         self.errors: list[str] = []
@@ -107,8 +111,8 @@ def instance(java: Java, broker: BrokerProcess, tmp_path: Path) -> Iterator[Call
     """Starts instances by name, which names the directory of their state, and ends them with the test."""
     started: list[Instance] = []
 
-    def start(name: str, *settings: str) -> Instance:
-        started.append(Instance(java, broker, tmp_path / name, *settings))
+    def start(name: str, *settings: str, topology: str = "words") -> Instance:
+        started.append(Instance(java, broker, tmp_path / name, topology, *settings))
         return started[-1]
 
     yield start
@@ -148,7 +152,7 @@ def totals(broker: BrokerProcess) -> Counter[str]:
 
 
 def describing(broker: BrokerProcess) -> list[str]:
-    return ["--bootstrap-server", broker.address, "--describe", "--group", "wordcount"]
+    return ["--bootstrap-server", broker.address, "--describe", "--group", APPLICATION]
 
 
 def is_balanced(*instances: Instance) -> bool:
@@ -161,18 +165,17 @@ def is_balanced(*instances: Instance) -> bool:
 def test_a_word_count_is_exact_over_kills_of_instances_and_of_the_broker(
     broker: BrokerProcess, instance: Callable[..., Instance], java: Java
 ) -> None:
-    settings = ("processing.guarantee=exactly_once_v2", "producer.transaction.timeout.ms=10000")
     text = Text(broker)
     with Cluster(broker.address) as cluster:
         create_topic(cluster, "lines", partitions=PARTITIONS)
         create_topic(cluster, "counts", partitions=PARTITIONS)
-        alter_configs(cluster, GROUP_RESOURCE, "wordcount", changes={"streams.num.standby.replicas": "1"})
+        alter_configs(cluster, GROUP_RESOURCE, APPLICATION, changes={"streams.num.standby.replicas": "1"})
     text.write(90)
-    first = instance("first", *settings)
+    first = instance("first", *EXACTLY_ONCE)
     eventually(lambda: first.tasks()[0] == TASKS, seconds=PATIENCE_SECONDS)
     eventually(lambda: totals(broker) == text.words, seconds=PATIENCE_SECONDS)
 
-    second = instance("second", *settings)
+    second = instance("second", *EXACTLY_ONCE)
     eventually(lambda: is_balanced(first, second), seconds=PATIENCE_SECONDS)
     stateful = {task for task in TASKS if task.startswith("1")}
     eventually(lambda: first.tasks()[1] | second.tasks()[1] == stateful, seconds=PATIENCE_SECONDS)
@@ -186,7 +189,7 @@ def test_a_word_count_is_exact_over_kills_of_instances_and_of_the_broker(
     eventually(lambda: second.tasks()[0] == TASKS, seconds=PATIENCE_SECONDS)
     eventually(lambda: totals(broker) == text.words, seconds=PATIENCE_SECONDS)
 
-    third = instance("third", *settings)
+    third = instance("third", *EXACTLY_ONCE)
     eventually(lambda: is_balanced(second, third), seconds=PATIENCE_SECONDS)
     text.write(90)
     broker.crash()
@@ -202,6 +205,74 @@ def test_a_word_count_is_exact_over_kills_of_instances_and_of_the_broker(
     logs = ",".join(str(path) for path in broker.data.glob("__consumer_offsets-*/*.log"))
     dumped = java.run(f"{TOOLS}DumpLogSegments", "--offsets-decoder", "--files", logs).stdout
     assert set(re.findall(r'key: {"type":"(\d+)"[^\n]* payload: {"version":"0"', dumped)) >= RECORD_TYPES
+
+
+class Sales:
+    """Customers and their purchases, one each second. Customer 0 moves after 20 seconds, and customer 5 has no city.
+
+    Each count that the output must have is computed here: the counts of a city and a window are 1, 2, 3 and so on.
+    """
+
+    CITIES = ("oslo", "rome", "oslo", "lima", "rome")
+    MOVE_AFTER_MS, WINDOW_MS, LATE_BY_MS = 20_000, 10_000, 600_000
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.broker = broker
+        self.started_ms = int(time.time()) // 10 * 10_000
+        self.counts: Counter[str] = Counter()
+        self._count = 0
+
+    def write_customers(self) -> None:
+        moves = [(number, city, 0) for number, city in enumerate(self.CITIES)] + [(0, "lima", self.MOVE_AFTER_MS)]
+        with Cluster(self.broker.address) as cluster, Producer(cluster) as producer:
+            for number, city, after_ms in moves:
+                key, when_ms = b"%d" % number, self.started_ms + after_ms - 1
+                producer.produce("customers", city.encode(), key, partition=number % PARTITIONS, timestamp=when_ms)
+            producer.flush()
+
+    def write(self, count: int) -> None:
+        """Writes purchases. The customers that have cities buy a second time in a window that ended long ago after the first ones."""
+        with Cluster(self.broker.address) as cluster, Producer(cluster) as producer:
+            for number in range(self._count, self._count + count):
+                customer, when_ms = number % (len(self.CITIES) + 1), self.started_ms + number * 1000
+                key, target = b"%d" % customer, customer % PARTITIONS
+                producer.produce("purchases", b"book", key, partition=target, timestamp=when_ms)
+                if self._count:
+                    producer.produce("purchases", b"late", key, partition=target, timestamp=when_ms - self.LATE_BY_MS)
+                if customer < len(self.CITIES):
+                    has_moved = customer == 0 and number * 1000 >= self.MOVE_AFTER_MS
+                    city = "lima" if has_moved else self.CITIES[customer]
+                    self.counts[f"{city}@{when_ms - when_ms % self.WINDOW_MS}"] += 1
+            producer.flush()
+        self._count += count
+
+    def is_counted(self) -> bool:
+        return counted(self.broker) == {key: list(range(1, count + 1)) for key, count in self.counts.items()}
+
+
+@pytest.mark.timeout(900)
+def test_a_join_with_a_table_and_a_count_per_window_are_exact_over_a_kill_of_the_broker(
+    broker: BrokerProcess, instance: Callable[..., Instance]
+) -> None:
+    sales = Sales(broker)
+    with Cluster(broker.address) as cluster:
+        for topic in ("customers", "purchases", "counts"):
+            create_topic(cluster, topic, partitions=PARTITIONS)
+    sales.write_customers()
+    sales.write(60)
+    only = instance("only", *EXACTLY_ONCE, topology="sales")
+    eventually(sales.is_counted, seconds=PATIENCE_SECONDS)
+    sales.write(30)
+    broker.crash()
+    sales.write(30)
+    eventually(sales.is_counted, seconds=PATIENCE_SECONDS)
+    only.close()
+    assert sales.is_counted()
+    assert not [line for line in only.said if line.startswith("failed")]
+    with Cluster(broker.address) as cluster:
+        found = describe_configs(cluster, TOPIC_RESOURCE, [f"{APPLICATION}-windows-changelog", f"{APPLICATION}-cities-changelog"])
+    policies = [next(entry.value for entry in entries if entry.name == "cleanup.policy") for entries in found.values()]
+    assert policies == ["compact,delete", "compact"], "the changelog of windows also expires"
 
 
 @pytest.mark.timeout(900)

@@ -10,14 +10,16 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.TimeWindows;
 
 /**
- * An instance of a Kafka Streams application as a process of its own, which tests kill: it counts the words of the topic "lines" into the
- * topic "counts", with a repartition topic and a changelog, in a streams group. Arguments: broker, application, directory of the state, and
- * settings as name=value. It prints "state STATE" for each state of the instance, "tasks ACTIVE STANDBY" whenever its tasks change, and
- * "failed WHY"; a line on its input closes it.
+ * An instance of a Kafka Streams application in a streams group, as a process of its own, which tests kill. Arguments: broker, application,
+ * directory of the state, topology ("words" or "sales"), and settings as name=value. It writes counts into the topic "counts". It prints
+ * "state STATE" for each state of the instance, "tasks ACTIVE STANDBY" whenever its tasks change, and "failed WHY"; a line on its input
+ * closes it.
  */
 public final class StreamsWorker {
     private StreamsWorker() {
@@ -34,15 +36,14 @@ public final class StreamsWorker {
         settings.put("reconnect.backoff.max.ms", "200");
         settings.put("default.key.serde", Serdes.StringSerde.class.getName());
         settings.put("default.value.serde", Serdes.StringSerde.class.getName());
-        Arrays.stream(arguments).skip(3).map(setting -> setting.split("=", 2)).forEach(setting -> settings.put(setting[0], setting[1]));
+        Arrays.stream(arguments).skip(4).map(setting -> setting.split("=", 2)).forEach(setting -> settings.put(setting[0], setting[1]));
 
         StreamsBuilder builder = new StreamsBuilder();
-        builder.stream("lines", Consumed.with(Serdes.String(), Serdes.String()))
-            .flatMapValues(line -> Arrays.asList(line.split(" ")))
-            .groupBy((key, word) -> word, Grouped.as("words"))
-            .count(Materialized.as("totals"))
-            .toStream()
-            .to("counts", Produced.with(Serdes.String(), Serdes.Long()));
+        switch (arguments[3]) {
+            case "words" -> countWords(builder);
+            case "sales" -> countSales(builder);
+            default -> throw new IllegalArgumentException("no such topology: " + arguments[3]);
+        }
 
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
         streams.setStateListener((now, before) -> say("state " + now));
@@ -58,6 +59,28 @@ public final class StreamsWorker {
         System.in.read();
         streams.close(Duration.ofSeconds(30));
         say("closed");
+    }
+
+    /** Counts the words of the topic "lines", with a repartition topic and a changelog. */
+    private static void countWords(StreamsBuilder builder) {
+        builder.stream("lines", Consumed.with(Serdes.String(), Serdes.String()))
+            .flatMapValues(line -> Arrays.asList(line.split(" ")))
+            .groupBy((key, word) -> word, Grouped.as("words"))
+            .count(Materialized.as("totals"))
+            .toStream()
+            .to("counts", Produced.with(Serdes.String(), Serdes.Long()));
+    }
+
+    /** Joins the stream "purchases" with the table "customers", which has the customers' cities, and counts per city and window. */
+    private static void countSales(StreamsBuilder builder) {
+        KTable<String, String> cities = builder.table("customers", Materialized.as("cities"));
+        builder.<String, String>stream("purchases")
+            .join(cities, (item, city) -> city)
+            .groupBy((customer, city) -> city, Grouped.as("sales"))
+            .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofSeconds(10), Duration.ofMinutes(5)))
+            .count(Materialized.as("windows"))
+            .toStream((window, count) -> window.key() + "@" + window.window().start())
+            .to("counts", Produced.with(Serdes.String(), Serdes.Long()));
     }
 
     private static void watch(KafkaStreams streams) {
