@@ -23,6 +23,7 @@ from ottla.base.settings.cordons import CORDONED, why_not_cordonable
 from ottla.base.settings.deployments import CLUSTER_DEFAULTS, SINGLE_BROKER_DEFAULTS
 from ottla.base.settings.dynamic_values import check_values, parse_for_client, usable_values
 from ottla.base.settings.gathering import ConfigError, Given, Notice, ReadFile, gather
+from ottla.base.settings.groups import GROUP_SETTINGS
 from ottla.base.settings.listener_values import ListenerValues
 from ottla.base.settings.listeners import Endpoint, check_between_brokers, parse_endpoints, protocol_map
 from ottla.base.settings.logs import UNLIMITED_RECORD, LogSettings, ReplicationSettings
@@ -35,7 +36,7 @@ from ottla.base.settings.sharing import ShareSettings
 from ottla.base.settings.sources import nearest
 from ottla.base.settings.staging import StagingSettings
 from ottla.base.settings.tokens import TokenSettings
-from ottla.base.settings.topics import GROUP_SETTINGS, TOPIC_SETTINGS
+from ottla.base.settings.topics import TOPIC_SETTINGS
 from ottla.base.settings.zookeeper import ZooKeeperAddress, ZooKeeperSettings, parse_connect
 
 __all__ = [
@@ -327,7 +328,7 @@ class BrokerConfig(_AllSettings):
         if name in overrides:
             with suppress(SettingError):
                 value = setting.parse(overrides[name])
-        if not broker_name or setting.type is Type.LIST:
+        if not broker_name or setting.type not in (Type.INT, Type.LONG):
             return value
         low, high = self._group_bounds(broker_name)
         return int(min(max(value, low), high))
@@ -437,7 +438,7 @@ class BrokerConfig(_AllSettings):
 
     def _check_groups(self) -> None:
         for setting in GROUP_SETTINGS.values():
-            broker_name = setting.broker_names[0][0] if setting.broker_names and setting.type is not Type.LIST else ""
+            broker_name = setting.broker_names[0][0] if setting.broker_names and setting.type in (Type.INT, Type.LONG) else ""
             if broker_name.startswith(("group.share.", "group.streams.")):
                 low, high = self._group_bounds(broker_name)
                 if not low <= self.value(broker_name) <= high:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, load
+from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, ConfigError, load
 from ottla.base.errors import ApiError
 from ottla.base.settings.setting import Setting, SettingError
 
@@ -121,14 +121,18 @@ NEWER: Mapping[str, set[str]] = {
     },
     "broker": {
         "errors.deadletterqueue.auto.create.topics.enable", "errors.deadletterqueue.topic.name.prefix",
-        "group.streams.acceptable.recovery.lag", "group.streams.assignors", "group.streams.min.task.offset.interval.ms",
-        "group.streams.num.warmup.replicas", "group.streams.rack.aware.assignment.tags", "group.streams.task.offset.interval.ms",
+        "group.consumer.assignor.offload.enable", "group.share.assignor.offload.enable", "group.streams.acceptable.recovery.lag",
+        "group.streams.assignor.offload.enable", "group.streams.assignors", "group.streams.max.warmup.replicas",
+        "group.streams.min.task.offset.interval.ms", "group.streams.num.warmup.replicas", "group.streams.rack.aware.assignment.tags",
+        "group.streams.task.offset.interval.ms", "group.streams.topology.description.plugin.class",
         "log.remote.copy.lag.bytes", "log.remote.copy.lag.ms", "max.decompressed.message.bytes",
         "sasl.oauthbearer.allow.unverified.audience", "sasl.oauthbearer.allow.unverified.issuer",
     },
     "group": {
-        "errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.topic.name", "streams.acceptable.recovery.lag",
-        "streams.assignor.name", "streams.num.warmup.replicas", "streams.rack.aware.assignment.tags", "streams.task.offset.interval.ms",
+        "consumer.assignor.offload.enable", "errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.topic.name",
+        "share.assignor.offload.enable", "streams.acceptable.recovery.lag", "streams.assignor.name",
+        "streams.assignor.offload.enable", "streams.num.warmup.replicas", "streams.rack.aware.assignment.tags",
+        "streams.task.offset.interval.ms",
     },
 }
 """Settings that came after Kafka 4.3."""
@@ -150,7 +154,15 @@ def test_settings_that_came_with_kafka_4_4() -> None:
         ("group", "errors.deadletterqueue.topic.name"): ("STRING", ""),
         ("broker", "group.streams.acceptable.recovery.lag"): ("LONG", "10000"),
         ("broker", "group.streams.assignors"): ("LIST", "sticky"),
+        ("broker", "group.consumer.assignor.offload.enable"): ("BOOLEAN", "true"),
+        ("group", "consumer.assignor.offload.enable"): ("BOOLEAN", "true"),
+        ("broker", "group.share.assignor.offload.enable"): ("BOOLEAN", "true"),
+        ("group", "share.assignor.offload.enable"): ("BOOLEAN", "true"),
+        ("broker", "group.streams.assignor.offload.enable"): ("BOOLEAN", "true"),
+        ("group", "streams.assignor.offload.enable"): ("BOOLEAN", "true"),
         ("broker", "group.streams.num.warmup.replicas"): ("INT", "2"),
+        ("broker", "group.streams.max.warmup.replicas"): ("INT", "20"),
+        ("broker", "group.streams.topology.description.plugin.class"): ("CLASS", None),
         ("broker", "group.streams.rack.aware.assignment.tags"): ("LIST", ""),
         ("group", "streams.rack.aware.assignment.tags"): ("LIST", ""),
         ("broker", "group.streams.task.offset.interval.ms"): ("INT", "60000"),
@@ -167,6 +179,33 @@ def test_settings_that_came_with_kafka_4_4() -> None:
     config.check_group({"errors.deadletterqueue.topic.name": "dlq.orders"})
     with pytest.raises(ApiError, match="internal topics"):
         config.check_group({"errors.deadletterqueue.topic.name": "__consumer_offsets"})
+
+
+def test_the_plugin_of_topology_descriptions_is_the_one_in_memory() -> None:
+    name, plugin = "group.streams.topology.description.plugin.class", "org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin"
+    assert load(assignments=[f"{name}={plugin}"])[0].value(name) == plugin
+    with pytest.raises(ConfigError, match=name):
+        load(assignments=[f"{name}=com.example.Plugin"])
+
+
+def test_warm_up_replicas_have_a_bound_of_the_broker() -> None:
+    BrokerConfig().check_group({"streams.num.warmup.replicas": "20"})
+    with pytest.raises(ApiError, match=r"less than or equal to group\.streams\.max\.warmup\.replicas"):
+        BrokerConfig().check_group({"streams.num.warmup.replicas": "21"})
+    with pytest.raises(ConfigError, match=r"group\.streams\.num\.warmup\.replicas"):
+        load(assignments=["group.streams.num.warmup.replicas=2", "group.streams.max.warmup.replicas=1"])
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_the_offload_of_assignments_is_a_setting_of_the_broker_and_of_the_group(kind: str) -> None:
+    name = f"{kind}.assignor.offload.enable"
+    config = load(assignments=[f"group.{name}=false"])[0]
+    assert BrokerConfig().group_value(name, {}) is True
+    assert config.group_value(name, {}) is False
+    assert config.group_value(name, {name: "true"}) is True
+    config.check_group({name: "False"})
+    with pytest.raises(ApiError, match=name):
+        config.check_group({name: "1"})
 
 
 @pytest.mark.parametrize(

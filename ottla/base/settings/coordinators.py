@@ -8,13 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from ottla.base.settings.setting import Between, OneOf, SomeOf, UpdateMode, at_least, boolean, integer, long, short, string, words
+from ottla.base.settings.setting import (
+    Between,
+    OneOf,
+    Setting,
+    SomeOf,
+    Type,
+    UpdateMode,
+    at_least,
+    boolean,
+    integer,
+    long,
+    short,
+    string,
+    words,
+)  # fmt: skip
 
 WIDE = UpdateMode.CLUSTER_WIDE
 GROUP_MEMBERS_MAX = 5000
 """Members of a group, at most. The join of the 5,000th member takes about 50 ms; the time of a join is proportional to the size of the
 group. Kafka's default is no limit.
 """
+NO_OFFLOAD = "Accepted without effect: assignments are computed by the core of the coordinator, and not by another thread."
 MIGRATIONS = ("disabled", "downgrade", "upgrade", "bidirectional")
 
 
@@ -79,6 +94,7 @@ class GroupSettings:
         "Largest consumer.assignment.interval.ms that a group may set.",
         valid=at_least(0),
     )
+    group_consumer_assignor_offload_enable = boolean("group.consumer.assignor.offload.enable", True, NO_OFFLOAD, update=WIDE)
     group_consumer_max_size = integer(
         "group.consumer.max.size", GROUP_MEMBERS_MAX, "Maximum number of members of a consumer group.", valid=at_least(1)
     )
@@ -111,6 +127,7 @@ class GroupSettings:
     group_share_max_assignment_interval_ms = integer(
         "group.share.max.assignment.interval.ms", 15000, "Largest share.assignment.interval.ms that a group may set.", valid=at_least(0)
     )
+    group_share_assignor_offload_enable = boolean("group.share.assignor.offload.enable", True, NO_OFFLOAD, update=WIDE)
     group_share_heartbeat_interval_ms = integer(
         "group.share.heartbeat.interval.ms", 5000, "Interval of the heartbeats of members of share groups.", valid=at_least(1)
     )
@@ -154,6 +171,7 @@ class GroupSettings:
     group_streams_max_assignment_interval_ms = integer(
         "group.streams.max.assignment.interval.ms", 15000, "Largest streams.assignment.interval.ms that a group may set.", valid=at_least(0)
     )
+    group_streams_assignor_offload_enable = boolean("group.streams.assignor.offload.enable", True, NO_OFFLOAD, update=WIDE)
     group_streams_heartbeat_interval_ms = integer(
         "group.streams.heartbeat.interval.ms", 5000, "Interval of the heartbeats of members of streams groups.", valid=at_least(1)
     )
@@ -226,6 +244,14 @@ class GroupSettings:
         "Accepted without effect: no warm-up tasks are assigned. Kafka 4.4 assigns none either.",
         valid=at_least(0),
     )
+    group_streams_max_warmup_replicas = integer(
+        "group.streams.max.warmup.replicas", 20, "Largest streams.num.warmup.replicas that a group may set.", valid=at_least(0)
+    )
+    group_streams_topology_description_plugin_class: Setting[str | None] = Setting(
+        "group.streams.topology.description.plugin.class", Type.CLASS, None,
+        "Accepted without effect: descriptions of topologies are always kept in memory, as Kafka's plugin does. Other plugins are refused.",
+        valid=OneOf("org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin"),
+    )  # fmt: skip
     offset_metadata_max_bytes = integer("offset.metadata.max.bytes", 4096, "Maximum size of the metadata of a committed offset.")
     offsets_topic_num_partitions = integer(
         "offsets.topic.num.partitions", 50, "Partitions of __consumer_offsets when it is created.", valid=at_least(1)

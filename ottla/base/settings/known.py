@@ -29,7 +29,7 @@ fetch.purgatory.purge.interval.requests
 follower.fetch.last.tiered.offset.enable
 group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
 group.coordinator.new.enable group.coordinator.threads
-group.share.assignor.offload.enable group.share.enable group.share.max.groups group.share.persister.class.name
+group.share.enable group.share.max.groups group.share.persister.class.name
 host.name
 initial.broker.registration.timeout.ms
 inter.broker.protocol.version

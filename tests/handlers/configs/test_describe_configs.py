@@ -123,6 +123,7 @@ def test_an_unknown_group_has_the_defaults() -> None:
     shown = {entry.name: entry.value for entry in described(world, GROUP, "g").configs}
     assert {name: shown[name] for name in shown if name.startswith("consumer.")} == {
         "consumer.assignment.interval.ms": "1000",
+        "consumer.assignor.offload.enable": "true",
         "consumer.heartbeat.interval.ms": "5000",
         "consumer.session.timeout.ms": "45000",
     }
