@@ -61,6 +61,8 @@ def _check_request(shard: GroupShard, command: StreamsHeartbeat) -> None:
     texts = [text for tag in command.tags or () for text in tag] + [command.endpoint[0] if command.endpoint else ""]
     if sum(map(len, texts)) > TAG_CHARACTERS_MAX:
         raise invalid(f"the tags and the endpoint of a member have at most {TAG_CHARACTERS_MAX} characters")
+    if len(dict(command.tags or ())) < len(command.tags or ()):
+        raise invalid("the tags of a member have a key twice")
     if command.member_epoch == JOINING_EPOCH:
         if command.owned is None or command.owned:
             raise invalid("a member that joins has no tasks")

@@ -388,6 +388,8 @@ def test_a_change_of_the_standby_replicas_makes_a_new_target() -> None:
         ({"topology": WORDS}, ErrorCode.INVALID_REQUEST),
         ({"member_id": "x" * (ID_CHARACTERS_MAX + 1)}, ErrorCode.INVALID_REQUEST),
         ({"tags": (("x" * 5_000, ""),)}, ErrorCode.INVALID_REQUEST),
+        ({"tags": (("zone", "a"), ("rack", "r"), ("zone", "b"))}, ErrorCode.INVALID_REQUEST),
+        ({"tags": (("zone", "a"), ("zone", "a"))}, ErrorCode.INVALID_REQUEST),
         ({"owned": {TaskKey(ACTIVE, "7"): [0]}}, ErrorCode.INVALID_REQUEST),
         ({"owned": {TaskKey(ACTIVE, "1"): [4]}}, ErrorCode.INVALID_REQUEST),
         ({"member_id": "other"}, ErrorCode.UNKNOWN_MEMBER_ID),
