@@ -176,6 +176,8 @@ FORMS_OF_ONE_THING = {
     "--broker": {"ID,...", "NAME"},
     "--broker-list": {"HOST:PORT[,...]", "ID,..."},
     "--delete-config": {"KEY", "K,..."},
+    "--schema": {"FILE", "TOPIC=FILE"},
+    "--message": {"NAME", "TOPIC=NAME"},
     "--feature": {"NAME=LEVEL,...", "NAME,..."},
     "--offset": {"OFFSET", "START"},
     "--partition": {"N", "N,..."},

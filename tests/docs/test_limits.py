@@ -18,7 +18,7 @@ from ottla.handlers.access import alter_user_scram_credentials, create_delegatio
 from ottla.handlers.groups import coordination
 from ottla.handlers.records import fetch
 from ottla.handlers.share_groups import acknowledgements as share_acknowledgements
-from ottla.handlers.share_groups import share_group_heartbeat
+from ottla.handlers.share_groups import dead_letters, share_group_heartbeat
 from ottla.handlers.transactions import add_partitions_to_txn
 from ottla.machine import host
 from ottla.replication import fetch_sessions, reads
@@ -68,6 +68,7 @@ LIMITS = {
     "memory of settings": [],
     "memory of stored states": [],
     "memory of partitions": [],
+    "copies of dead letters": [dead_letters.COPIES_MAX],
     "memory of metrics": [(BROKER_SETTINGS["ottla.memory.max.bytes"].default // node.TELEMETRY_PART) >> 20],
     "connections by TLS": [
         listener.TLS_CONNECTION_BYTES,
