@@ -40,7 +40,8 @@ FOREIGN = {
     "SubscriptionPattern", "Test848RegexBrokerResolves", "TestConn", "TestTransactionalProducer",
     "TransactionManager", "VerifiableConsumer", "VerifiableProducer",
     "KAFKA_BROKERCONNECT", "KAFKA_CLUSTERS_0_BOOTSTRAPSERVERS",
-    "bytesinpersec_total", "commitSync", "config.the_name", "endOffset", "exactly_once_v2", "from_protobuf", "group_by", "keepPreparedTxn", "place_order",
+    "bytesinpersec_total", "commitSync", "config.the_name", "endOffset", "exactly_once_v2", "from_protobuf",
+    "group_by", "keepPreparedTxn", "place_order",
     "remove_orphan_files",
     "test_base_producer_timeout", "with_bind_ports", "with_command", "with_volume_mapping",
 }  # fmt: skip

@@ -22,7 +22,7 @@ FIRST_SEEDS = {
     "epoch_by_reading": 1,
     "wipe_pending": 2,
     "restarted_in_isr": 5,
-    "ack_of_another_term": 35,
+    "ack_of_another_term": 172,
     "unknown_is_marked": 93,
     "new_disk_like_old": 23,
     "epoch_without_record": 1,
