@@ -188,6 +188,16 @@ def test_the_plugin_of_topology_descriptions_is_the_one_in_memory() -> None:
         load(assignments=[f"{name}=com.example.Plugin"])
 
 
+@pytest.mark.parametrize("text", ["zone,zone", "zone, rack ,zone", "zone,,rack", ","])
+def test_keys_of_client_tags_are_neither_repeated_nor_empty(text: str) -> None:
+    name = "streams.rack.aware.assignment.tags"
+    BrokerConfig().check_group({name: " zone , rack"})
+    with pytest.raises(ApiError, match=name):
+        BrokerConfig().check_group({name: text})
+    with pytest.raises(ConfigError, match=f"group.{name}"):
+        load(assignments=[f"group.{name}={text}"])
+
+
 def test_warm_up_replicas_have_a_bound_of_the_broker() -> None:
     BrokerConfig().check_group({"streams.num.warmup.replicas": "20"})
     with pytest.raises(ApiError, match=r"less than or equal to group\.streams\.max\.warmup\.replicas"):

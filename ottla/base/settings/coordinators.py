@@ -10,6 +10,7 @@ from collections.abc import Container
 
 from ottla.base.settings.setting import (
     Between,
+    Distinct,
     OneOf,
     Setting,
     SomeOf,
@@ -237,6 +238,7 @@ class GroupSettings:
         (),
         "Keys of client tags. A member of a streams group without one of them gets the status MISSING_CLIENT_TAGS. Tasks are not placed by "
         "tags; the assignor of Kafka 4.4 does not either.",
+        valid=Distinct(),
     )
     group_streams_num_warmup_replicas = integer(
         "group.streams.num.warmup.replicas",

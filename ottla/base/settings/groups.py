@@ -6,7 +6,7 @@ A group without its own value has the broker's value (`broker_names`), or the de
 from __future__ import annotations
 
 from ottla.base.settings.coordinators import NO_OFFLOAD
-from ottla.base.settings.setting import OneOf, Scope, Setting, Type, at_least, settings_of
+from ottla.base.settings.setting import Distinct, OneOf, Scope, Setting, Type, at_least, settings_of
 from ottla.base.settings.sharing import DeadLetterTopicName, OffsetReset
 
 
@@ -179,7 +179,7 @@ class GroupOverrides:
     streams_rack_aware_assignment_tags = Setting(
         "streams.rack.aware.assignment.tags", Type.LIST, (),
         "Keys of client tags. A member without one of them gets the status MISSING_CLIENT_TAGS. Tasks are not placed by tags.",
-        scope=Scope.GROUP, broker_names=(("group.streams.rack.aware.assignment.tags", 1),),
+        valid=Distinct(), scope=Scope.GROUP, broker_names=(("group.streams.rack.aware.assignment.tags", 1),),
     )  # fmt: skip
     streams_session_timeout_ms = _group(
         "streams.session.timeout.ms",

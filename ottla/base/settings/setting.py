@@ -3,7 +3,8 @@ the type `int` for the type checker. It has no `__set__`, so the values in a con
 a value is an ordinary attribute access.
 
 Text follows Kafka's rules: blanks around a value are ignored, booleans are true or false in any case, lists are separated by commas, and a
-repeated entry of a list counts once (KIP-1161). An invalid value raises `SettingError` with one sentence that names the setting.
+repeated entry of a list counts once (KIP-1161), unless the setting refuses it. An invalid value raises `SettingError` with one sentence
+that names the setting.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 T = TypeVar("T")
 Valid = Callable[[Any], str]
-"""Returns why a value is not valid, or an empty string."""
+"""Returns why a value is not valid, or an empty string. A list still has its repeated entries."""
 
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
@@ -140,11 +141,11 @@ class Setting(Generic[T]):
 
     def parse(self, text: str) -> T:
         """Returns the value of a text. Raises `SettingError`."""
-        value = self._read(text.strip())
+        value: Any = self._read(text.strip())
         reason = self.valid(value) if self.valid is not None else ""
         if reason:
             raise SettingError(self._refusal(text, reason))
-        return value
+        return tuple(dict.fromkeys(value)) if self.type is Type.LIST else value  # type: ignore[return-value]
 
     def text(self, value: Any) -> str:
         """Returns the value as text, as in a configuration file."""
@@ -167,7 +168,7 @@ class Setting(Generic[T]):
         elif self.type is Type.DOUBLE:
             value = self._read_double(text)
         elif self.type is Type.LIST:
-            value = tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text else ()
+            value = tuple(part.strip() for part in text.split(",")) if text else ()
         else:
             value = text
         return value  # type: ignore[no-any-return]
@@ -267,6 +268,17 @@ class SomeOf:
         if any(word not in self.words for word in value):
             return f"String must be one of: {', '.join(self.words)}"
         return ""
+
+
+class Distinct:
+    """A list of different words, none of them empty."""
+
+    description = "different words"
+
+    def __call__(self, value: Any) -> str:
+        if not all(value):
+            return "The list must not have empty entries"
+        return "" if len(set(value)) == len(value) else "The list must not have an entry twice"
 
 
 def at_least(low: int) -> Between:

@@ -37,7 +37,7 @@ class ThrottledReplicas:
     description = "[partition]:[broker],[partition]:[broker],... or *"
 
     def __call__(self, value: Any) -> str:
-        if value == ("*",) or all(self._is_pair(part) for part in value):
+        if set(value) == {"*"} or all(self._is_pair(part) for part in value):
             return ""
         return "Must be * or a list of partition:broker"
 
