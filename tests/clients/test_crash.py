@@ -86,17 +86,22 @@ class CommittingConsumer:
         self.thread.start()
 
     def run(self) -> None:
+        has_read = False
         while not self.is_stopping.is_set():
-            if not [message for message in self.client.consume(2000, 0.1) if message.error() is None]:
+            has_read |= any(message.error() is None for message in self.client.consume(2000, 0.1))
+            if not has_read:
                 continue
             try:
                 for one in self.client.commit(asynchronous=False):
                     if one.error is None and one.offset >= 0:
                         self.committed[one.partition] = one.offset
+                has_read = False
             except KafkaException:
                 continue
 
     def stop(self) -> dict[int, int]:
+        """Returns what was committed, once something was."""
+        eventually(lambda: bool(self.committed))
         self.is_stopping.set()
         self.thread.join(60)
         assert not self.thread.is_alive()
