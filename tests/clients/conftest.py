@@ -6,7 +6,6 @@ Each test is charged with the clients that it leaves open (`left_open.py`).
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,11 +13,7 @@ import pytest
 
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.left_open import leaves_nothing_open
-
-with warnings.catch_warnings():
-    # kafka-python reads its schemas, as it is imported, by a function that Python 3.11 calls deprecated.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka.admin  # noqa: F401
+from tests.fakes import kafka_python  # noqa: F401
 
 __all__ = ["leaves_nothing_open"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,11 +10,7 @@ import pytest
 
 from tests.clients.broker_process import BrokerProcess
 from tests.clusters.cluster import Cluster
-
-with warnings.catch_warnings():
-    # kafka-python reads its schemas, as it is imported, by a function that Python 3.11 calls deprecated.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka.admin  # noqa: F401
+from tests.fakes import kafka_python  # noqa: F401
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -20,14 +19,9 @@ from ottla.wire.messages.metadata import MetadataRequest
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.left_open import leaves_nothing_open
 from tests.clients.wire_client import WireClient
+from tests.fakes.kafka_python import BROKER_API_VERSIONS, KafkaAdminClient
 
 __all__ = ["leaves_nothing_open"]
-
-with warnings.catch_warnings():
-    # kafka-python reads its schemas, as it is imported, by a function that Python 3.11 calls deprecated.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka.admin import KafkaAdminClient
-    from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
 
 def test_the_setting_knows_the_levels() -> None:
