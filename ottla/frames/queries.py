@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -94,7 +95,17 @@ def _reported(duckdb: Any, tables: dict[str, _Table]) -> Iterator[None]:
         failure = next((table.failure for table in tables.values() if table.failure is not None), None)
         if failure is not None:
             raise failure from None
-        raise FrameError(next(iter(str(error).splitlines()), type(error).__name__)) from None
+        raise FrameError(_one_line(str(error)) or type(error).__name__) from None
+
+
+def _one_line(message: str) -> str:
+    """Returns the first line of DuckDB's message, with the names that DuckDB proposes, or with a hint for a field of a column of text."""
+    lines = message.splitlines()
+    if found := re.search(r"Cannot extract field '(.*?)' from expression \"(key|value)\"", message):
+        field, column = found.groups()
+        typed = "give --value-format json, or " if column == "value" else ""
+        return f"{lines[0]}; {column} is not decoded: {typed}write {column}->>'{field}'"
+    return "; ".join([*lines[:1], *(line for line in lines[1:] if line.startswith("Candidate "))])
 
 
 def _fetched(duckdb: Any, answer: Any, tables: dict[str, _Table]) -> Iterator[list[tuple[Any, ...]]]:
