@@ -12,6 +12,8 @@ partition in the group's offsets. Batches before the first output have nothing t
 
 The offsets must be read after InitProducerId, so that no transaction of an earlier driver can still change them.
 
+The committed metadata also counts restarts: a batch of another run than the last committed one adds one. This decides nothing.
+
 A pipeline that writes a table has its offsets in the table's log instead (`tables/`), in the same form.
 """
 
@@ -50,7 +52,8 @@ class BatchRange(NamedTuple):
 
 class PlannedBatch(NamedTuple):
     """A batch to compare: its query and number, its range, and whether it has output. `trusts_checkpoint`: missing offsets of the group are
-    not a conflict. `table` is the location of the table whose log has the offsets, empty if the group has them.
+    not a conflict. `table` is the location of the table whose log has the offsets, empty if the group has them. `run` and `restarts` as in
+    `CommitMetadata`.
     """
 
     group: str
@@ -60,17 +63,29 @@ class PlannedBatch(NamedTuple):
     has_output: bool = True
     trusts_checkpoint: bool = False
     table: str = ""
+    run: str = ""
+    restarts: int = 0
 
 
 def decide(
     batch: PlannedBatch, committed: Mapping[TopicPartition, Committed], targets: Collection[TopicPartition]
 ) -> tuple[PlannedBatch, bool]:
-    """Returns the batch, with its partition for counting if it needs one, and whether it is committed. `targets` are the partitions with
-    output. Raises `OffsetConflictError`."""
+    """Returns the batch, with its partition for counting if it needs one and the number of restarts, and whether it is committed. `targets`
+    are the partitions with output. Raises `OffsetConflictError`."""
     if batch.range.is_counted and not batch.range.end:
         batch = place_count(batch, committed, targets)
     check_query(batch, committed)
-    return batch, is_committed(batch, committed)
+    return _with_restarts(batch, committed), is_committed(batch, committed)
+
+
+def _with_restarts(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> PlannedBatch:
+    """Returns the batch with the number of restarts. A batch without a task has no known run, and counts as one of the last run."""
+    known = [found for one in committed.values() if (found := parse_metadata(one.metadata)) is not None and found.run]
+    if not known:
+        return batch
+    last = max(known, key=lambda one: one.restarts)
+    run = batch.run or last.run
+    return batch._replace(run=run, restarts=last.restarts + (run != last.run))
 
 
 def is_committed(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:

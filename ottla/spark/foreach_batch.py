@@ -17,7 +17,7 @@ from typing import Any
 from ottla.spark.errors import OptionError
 from ottla.spark.options import SinkOptions, parse_sink
 from ottla.spark.sink import check_columns, commit_outputs, encode_task, written_values
-from ottla.spark.source_groups import find_groups
+from ottla.spark.source_groups import find_groups, run_of_task
 from ottla.spark.spool import Spool, TaskOutput, discard
 from ottla.spark.staging import TaskAttempt, open_output
 from ottla.spark.topics import NONE_KNOWN, KnownTopics, end_left_open, known_topics
@@ -52,15 +52,15 @@ def _commit(frames: Sequence[Any], options: SinkOptions, batch_id: int) -> None:
     try:
         known = known_topics(options) if frames else NONE_KNOWN
         messages = [message for frame in frames for message in _encode(frame, options, spool, known)]
-        outputs, seen = [output for output, _ in messages], {group for _, groups in messages for group in groups}
-        commit_outputs(options, outputs, batch_id, seen)
+        outputs, seen = [output for output, *_ in messages], {group for _, groups, _ in messages for group in groups}
+        commit_outputs(options, outputs, batch_id, seen, run=next((run for *_, run in messages), ""))
         discard(outputs)
     finally:
         spool.discard()
 
 
-def _encode(frame: Any, options: SinkOptions, spool: Spool, known: KnownTopics) -> list[tuple[TaskOutput, tuple[str, ...]]]:
-    """Encodes a DataFrame in its tasks; returns each task's output and the groups of sources that were seen, in task order."""
+def _encode(frame: Any, options: SinkOptions, spool: Spool, known: KnownTopics) -> list[tuple[TaskOutput, tuple[str, ...], str]]:
+    """Encodes a DataFrame in its tasks; returns each task's output, the groups of sources that were seen and the run, in task order."""
     check_columns(frame.schema, options)
     values = written_values(options, frame.schema)
 
@@ -72,7 +72,7 @@ def _encode(frame: Any, options: SinkOptions, spool: Spool, known: KnownTopics) 
         attempt = TaskAttempt(task.partitionId(), task.taskAttemptId())
         with open_output(options.task_output, spool, attempt, options.connection, options.max_output_bytes) as output:
             encode_task(batches, options, output, known, values)
-            message = pickle.dumps((output.finish(), find_groups()))
+            message = pickle.dumps((output.finish(), find_groups(), run_of_task()))
         yield pa.RecordBatch.from_pydict({"task": [task.partitionId()], "message": [message]})
 
     found = frame.mapInArrow(encode, "task long, message binary").collect()

@@ -171,6 +171,8 @@ def take_commit(state: PipelineState, commit: GroupCommit) -> None:
     if commit.metadata is not None:
         state.query_id, state.batch_id = commit.metadata.query_id, commit.metadata.batch_id
         state.commits += 1
+        if commit.metadata.run:
+            state.log_restarts = max(state.log_restarts, commit.metadata.restarts)
         state.rows_out += commit.metadata.rows
         state.last_commit_ms = commit.timestamp_ms
     known = {(one.topic, one.partition): one for one in state.positions}

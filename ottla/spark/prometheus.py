@@ -21,7 +21,7 @@ class Metric(NamedTuple):
 
 METRICS = (
     Metric("ottla_pipeline_up", "gauge", "1 while the pipeline's query runs", lambda state: state.state == RUNNING),
-    Metric("ottla_pipeline_restarts_total", "counter", "Starts of the pipeline after its first one", lambda state: state.restarts),
+    Metric("ottla_pipeline_restarts_total", "counter", "Starts of the pipeline after its first one", lambda state: state.restarts or 0),
     Metric("ottla_pipeline_batches_total", "counter", "Micro-batches that Spark has run", lambda state: state.batches),
     Metric("ottla_pipeline_input_rows_total", "counter", "Rows that these batches have read", lambda state: state.rows_in),
     Metric("ottla_pipeline_commits_total", "counter", "Batches that were committed", lambda state: state.commits),

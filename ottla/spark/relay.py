@@ -110,12 +110,13 @@ class CommitOutcome(NamedTuple):
 
 
 def commit_batch(
-    target: Target, outputs: Sequence[TaskOutput], *, batch_id: int, query_id: str, batch_range: BatchRange, may_use_v2: bool = True
+    target: Target, outputs: Sequence[TaskOutput], *, batch_id: int, query_id: str, batch_range: BatchRange, may_use_v2: bool = True,
+    run: str = "",
 ) -> CommitOutcome:
     """Commits a batch of a streaming query together with the group's offsets, unless it is already committed.
 
     `outputs` are the commit messages of the successful tasks, in task order. After any crash or error call it again for the same batch,
-    with the same range. Without `may_use_v2` it uses the first transaction protocol.
+    with the same range. Without `may_use_v2` it uses the first transaction protocol. `run` as in `CommitMetadata`.
 
     Raises `OffsetConflictError` if the group's offsets are neither start nor end of the batch, or the group has live members; `OutputError`
     for too much output (nothing was sent); `SpoolError` if a task's output is missing or damaged; `FencedDriverError` if another driver
@@ -124,7 +125,7 @@ def commit_batch(
     """
     assert target.group, "a streaming query needs a group"
     with _relay(target, may_use_v2) as relay:
-        return relay.commit(outputs, batch_id=batch_id, query_id=query_id, batch_range=batch_range)
+        return relay.commit(outputs, batch_id=batch_id, query_id=query_id, batch_range=batch_range, run=run)
 
 
 def write_batch(target: Target, outputs: Sequence[TaskOutput], *, may_use_v2: bool = True) -> CommitOutcome:
@@ -202,11 +203,13 @@ class Relay:
 
     # A batch of a stream
 
-    def commit(self, outputs: Sequence[TaskOutput], *, batch_id: int, query_id: str, batch_range: BatchRange) -> CommitOutcome:
+    def commit(
+        self, outputs: Sequence[TaskOutput], *, batch_id: int, query_id: str, batch_range: BatchRange, run: str = ""
+    ) -> CommitOutcome:
         self._check_size(outputs)
         group = self.target.group or ""
         rows = sum(output.rows for output in outputs)
-        batch = PlannedBatch(group, query_id, batch_id, batch_range, rows > 0, self.target.trusts_checkpoint)
+        batch = PlannedBatch(group, query_id, batch_id, batch_range, rows > 0, self.target.trusts_checkpoint, run=run)
         held = self._identity
         if held is not None and (held.query_id, held.batch_id + 1) != (query_id, batch_id):
             self._identity = None  # from an earlier run; another driver may have been active since
@@ -243,8 +246,8 @@ class Relay:
     def _compare(
         self, client: Client, batch: PlannedBatch, outputs: Sequence[TaskOutput], *, timeout_s: float | None = None
     ) -> tuple[PlannedBatch, bool]:
-        """Returns the batch, and whether the group's offsets show it as committed. A query without source offsets counts its batches as
-        offsets of one partition (`decision.py`); this partition is added to the returned batch.
+        """Returns the batch with what the group's offsets add to it (`decide`), and whether they show it as committed. A query without
+        source offsets counts its batches as offsets of one partition; this partition is added to the returned batch.
         """
         partitions = None if batch.range.is_counted and not batch.range.end else batch.range.end
         committed = client.committed(batch.group, partitions, require_stable=True, timeout_s=timeout_s)
@@ -257,7 +260,9 @@ class Relay:
         for partition, offset in end.items():
             first = offset if start is None else start.get(partition, -1)
             topic_id = topic_ids.get(partition.topic, "")
-            metadata = CommitMetadata(batch.query_id, batch.batch_id, first, digest.rows, text, topic_id, apart)
+            metadata = CommitMetadata(
+                batch.query_id, batch.batch_id, first, digest.rows, text, topic_id, apart, batch.run, batch.restarts
+            )
             offsets[partition] = Committed(offset, metadata=metadata.to_text())
         transaction.commit_offsets(batch.group, offsets)
 

@@ -23,7 +23,7 @@ from ottla.spark.connections import reported
 from ottla.spark.errors import BrokerError, OptionError, OutputError, PipelineError, as_pipeline_errors
 from ottla.spark.options import SinkOptions
 from ottla.spark.relay import Target, commit_batch, write_batch
-from ottla.spark.source_groups import find_groups
+from ottla.spark.source_groups import find_groups, run_of_task
 from ottla.spark.spark_versions import DataSourceStreamArrowWriter
 from ottla.spark.spool import Spool, TaskOutput, discard, output_bytes_max, too_large
 from ottla.spark.staging import TaskAttempt, open_output
@@ -63,16 +63,17 @@ _HINTS = {
 class TaskMessage(WriterCommitMessage):
     """A task's commit message: its output or the place of it, the query id, and the driver's directory.
 
-    `source_groups` are the groups of the query's sources that were seen on the task's host.
+    `source_groups` are the groups of the query's sources that were seen on the task's host; `run` is the query's run (`run_of_task`).
     """
 
     def __init__(
-        self, output: TaskOutput, query_id: str | None, spool: Spool | None = None, source_groups: tuple[str, ...] = ()
+        self, output: TaskOutput, query_id: str | None, spool: Spool | None = None, source_groups: tuple[str, ...] = (), run: str = ""
     ) -> None:
         self.output = output
         self.query_id = query_id
         self.spool = spool
         self.source_groups = source_groups
+        self.run = run
 
 
 class _Writer:
@@ -108,7 +109,7 @@ class _Writer:
             if self._refused is not None:
                 raise self._refused
             encode_task(rows, options, output, self._topics, self._values)
-            return TaskMessage(output.finish(), task.getLocalProperty("sql.streaming.queryId"), spool, find_groups())
+            return TaskMessage(output.finish(), task.getLocalProperty("sql.streaming.queryId"), spool, find_groups(), run_of_task())
 
     def _discard(self, messages: Sequence[TaskMessage | None]) -> None:
         """Removes the tasks' files and the batch's directory, even if no task used it."""
@@ -158,9 +159,10 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     @reported()
     def commit(self, messages: list[TaskMessage | None], batchId: int) -> None:
-        query_id = next((one.query_id for one in messages if one is not None and one.query_id), "")
-        seen = {group for message in messages if message is not None for group in message.source_groups}
-        commit_outputs(self.options, _outputs(messages), batchId, seen, query_id)
+        found = [message for message in messages if message is not None]
+        query_id = next((one.query_id for one in found if one.query_id), "")
+        seen = {group for message in found for group in message.source_groups}
+        commit_outputs(self.options, _outputs(messages), batchId, seen, query_id, run=next((one.run for one in found), ""))
         self._discard(messages)
 
     @reported()
@@ -168,9 +170,11 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._give_up(messages)
 
 
-def commit_outputs(options: SinkOptions, outputs: Sequence[TaskOutput], batch_id: int, seen: Iterable[str], query_id: str = "") -> None:
+def commit_outputs(
+    options: SinkOptions, outputs: Sequence[TaskOutput], batch_id: int, seen: Iterable[str], query_id: str = "", *, run: str = ""
+) -> None:
     """Commits a batch of a stream, and marks its range as used (`mark_used`). `seen` are the groups of sources that the batch's tasks have
-    seen. `query_id` is for a checkpoint that cannot be read here.
+    seen, `run` is their run. `query_id` is for a checkpoint that cannot be read here.
     """
     query_id = find_query_id(options.checkpoint) or query_id
     batch_range = find_batch_range(options.checkpoint, batch_id, group=options.group, sink_topic=options.topic, seen_groups=seen)
@@ -179,7 +183,7 @@ def commit_outputs(options: SinkOptions, outputs: Sequence[TaskOutput], batch_id
     check_one_cluster(options, batch_range)
     target = target_of(options, options.group or group_of_query(query_id))
     with hinted():
-        commit_batch(target, outputs, batch_id=batch_id, query_id=query_id, batch_range=batch_range)
+        commit_batch(target, outputs, batch_id=batch_id, query_id=query_id, batch_range=batch_range, run=run)
     if options.group is not None:
         mark_used(options.group, batch_id)
 

@@ -19,6 +19,9 @@ from ottla.spark.spool import NOTE_SUFFIX, spool_root
 _RUN = "spark.jobGroup.id"
 """The local property of a task with the id of the query's run; a batch job has it only if the user sets it."""
 
+RUN_LETTERS = 8
+"""Letters of a run's id in the metadata of committed offsets: 32 bits of a random UUID, which Spark's log has in full."""
+
 
 def leave_group(group: str | None) -> None:
     """Records the group of the source that the running task reads; does nothing outside of a query's task."""
@@ -45,6 +48,11 @@ def find_groups() -> tuple[str, ...]:
         except OSError:
             pass  # swept just now
     return tuple(sorted(found))
+
+
+def run_of_task() -> str:
+    """Returns the start of the id of the query's run, long enough to tell runs apart; empty outside of a query's task."""
+    return (_run_of_task() or "")[:RUN_LETTERS]
 
 
 def _run_of_task() -> str | None:

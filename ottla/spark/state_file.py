@@ -33,7 +33,8 @@ class PipelineState:
     """The state of one pipeline. Times are milliseconds since 1970, 0 means never. Counts continue over restarts.
 
     `rows_in` and `batch_ms` are from Spark's progress. `commits`, `rows_out` and the positions are from the group's log, read up to
-    `log_position`; they are exact, also for batches whose progress was not seen.
+    `log_position`; they are exact, also for batches whose progress was not seen. `log_restarts` is the number of restarts in the group's
+    log, -1 if unknown.
     """
 
     group: str
@@ -55,11 +56,15 @@ class PipelineState:
     rows_out: int = 0
     last_commit_ms: int = 0
     log_position: int = 0
+    log_restarts: int = -1
     positions: list[SourcePosition] = field(default_factory=list)
 
     @property
-    def restarts(self) -> int:
-        return max(0, self.starts - 1)
+    def restarts(self) -> int | None:
+        """Returns how often the pipeline was started again; None if unknown. It is the larger one of two counts: the starts on this machine
+        do not include those on others, and the log does not have the runs that committed no batch."""
+        found = max(self.starts - 1, self.log_restarts)
+        return None if found < 0 else found
 
     @property
     def lag(self) -> int:

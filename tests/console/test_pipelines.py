@@ -11,12 +11,13 @@ from tests.spark.relay_by_hand import HandMadePipeline
 
 def test_a_pipeline_is_listed_described_and_proved(visitor: Visitor, broker: Broker, cluster: Cluster) -> None:
     made = HandMadePipeline(Client(cluster), broker)
-    for _ in range(3):
+    for restarts, run in enumerate(("1a2b3c4d", "5e6f7a8b", "9c0d1e2f")):
+        made.spark_run, made.restarts = run, restarts
         made.run()
     (row,) = [row for row in visitor.json("/pipelines.json")["pipelines"] if row["pipeline"] == made.group]
-    assert row["batch"] == 2 and row["transaction"] == f"eos/{made.group}" and row["state"] == "CompleteCommit"
+    assert (row["batch"], row["restarts"]) == (2, 2) and row["transaction"] == f"eos/{made.group}" and row["state"] == "CompleteCommit"
     found = visitor.json(f"/api/v1/pipeline?name={made.group}")
-    assert (found["last_batch"], found["commits"], found["rows_written"], found["lag"]) == (2, 3, 30, 70)
+    assert (found["last_batch"], found["commits"], found["rows_written"], found["lag"], found["restarts"]) == (2, 3, 30, 70, 2)
     assert found["positions"] == [{"topic": made.source.topic, "partition": 0, "committed": 30, "end": 100, "lag": 70}]
     query = f"/pipeline/verify?name={made.group}&sinks={made.sink}"
     assert "Proved: each source offset is in exactly one of 3 batches" in visitor.get(query)
@@ -31,6 +32,12 @@ def test_a_batch_that_was_written_twice_is_found(visitor: Visitor, broker: Broke
     page = visitor.get(f"/pipeline/verify?name={made.group}&sinks={made.sink}")
     assert "Not proved: the table has the faults." in page
     assert visitor.json(f"/api/v1/pipeline/verify?name={made.group}&sinks={made.sink}")["faults"]
+
+
+def test_restarts_of_a_pipeline_that_does_not_count_them_are_not_known(visitor: Visitor) -> None:
+    (row,) = [row for row in visitor.json("/pipelines.json")["pipelines"] if row["pipeline"] == "copier"]
+    assert row["batch"] == 0 and row["restarts"] is None
+    assert visitor.json("/api/v1/pipeline?name=copier")["restarts"] == "not known"
 
 
 def test_what_is_no_pipeline_is_a_sentence(visitor: Visitor) -> None:

@@ -31,6 +31,7 @@ class HandMadePipeline:
         self.query_id = str(uuid.uuid4())
         self.batch_id = 0
         self.position = 0
+        self.spark_run, self.restarts = "", 0
         client.produce_batches({self.source: [batch_of(*(b"%d" % number for number in range(rows)), is_transactional=False)]})
 
     def run(
@@ -67,4 +68,5 @@ class HandMadePipeline:
         digest = OutputDigest()
         for partition, data in outputs.items():
             digest.add(partition, data)
-        return CommitMetadata(self.query_id, batch_id, start, digest.rows, digest.text()), outputs
+        metadata = CommitMetadata(self.query_id, batch_id, start, digest.rows, digest.text(), run=self.spark_run, restarts=self.restarts)
+        return metadata, outputs

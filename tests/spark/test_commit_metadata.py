@@ -14,11 +14,13 @@ def test_what_was_written_is_read_back() -> None:
         topic_id="q2bPEP9tQHe4bbvrJwmLLg"
     )
     assert parse_metadata(metadata._replace(apart="0123456789abcdef").to_text()) == metadata._replace(apart="0123456789abcdef")
+    assert parse_metadata(metadata._replace(run="1a2b3c4d", restarts=3).to_text()) == metadata._replace(run="1a2b3c4d", restarts=3)
 
 
 def test_it_is_far_below_the_limit_of_brokers() -> None:
-    largest = CommitMetadata("0f9d2c6e-5c1e-4e0a-b6f5-6a7d2d9f3b11", 2**63 - 1, 2**63 - 1, 2**63 - 1, "ffffffff", 22 * "-", 16 * "-")
-    assert len(largest.to_text()) < 250
+    numbers = 2**63 - 1, 2**63 - 1, 2**63 - 1
+    largest = CommitMetadata("0f9d2c6e-5c1e-4e0a-b6f5-6a7d2d9f3b11", *numbers, "ffffffff", 22 * "-", 16 * "-", "1a2b3c4d", 2**31)
+    assert len(largest.to_text()) < 280
 
 
 @pytest.mark.parametrize(

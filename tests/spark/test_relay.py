@@ -50,6 +50,17 @@ def test_the_metadata_beside_the_offsets_names_the_batch_and_its_output(pipeline
     assert stored.text() == digest.text()
 
 
+def test_the_metadata_counts_the_runs_that_have_committed_a_batch(pipeline: Pipeline, client: Client) -> None:
+    """A batch without a task has no run. It belongs to the last one, or to none before the first known run."""
+    runs = {"": 0, "first": 0, "second": 1, "third": 2}
+    for batch_id, (run, last) in enumerate([("", ""), *2 * [("first", "first")], ("second", "second"), ("", "second"), ("third", "third")]):
+        relay = pipeline.driver().relay
+        for _ in range(2):  # a batch that is sent again was committed by the same run
+            relay.commit([task_output({})], batch_id=batch_id, query_id="q", batch_range=pipeline.range(batch_id), run=run)
+        found = [parse_metadata(one.metadata) for one in client.committed(pipeline.group).values()]
+        assert len(found) == 2 and {one and (one.run, one.restarts) for one in found} == {(last, runs[last])}
+
+
 def test_a_batch_without_output_moves_the_offsets(pipeline: Pipeline, client: Client) -> None:
     outcome = pipeline.driver().relay.commit([task_output({})], batch_id=0, query_id="q", batch_range=pipeline.range(0))
     assert (outcome.is_committed_now, outcome.rows) == (True, 0)

@@ -23,6 +23,12 @@ def test_what_was_stored_is_loaded(tmp_path: Path) -> None:
     assert (state.restarts, state.lag) == (1, 4)
 
 
+def test_restarts_are_those_of_the_file_or_of_the_log() -> None:
+    counts = ((0, -1, None), (0, 0, 0), (1, -1, 0), (1, 4, 4), (7, 4, 6))
+    for starts, in_log, restarts in counts:
+        assert PipelineState(group="g", starts=starts, log_restarts=in_log).restarts == restarts
+
+
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", '{"group": "g", "positions": [{"unknown": 1}]}'])
 def test_another_file_is_no_state(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "state.json"

@@ -72,9 +72,9 @@ def test_the_option_task_output_chooses_the_way(world: World, checkpoint: str, m
     source, sink = world.topic("numbers"), world.topic("copies")
     found: list[TaskOutput] = []
 
-    def observed(options: SinkOptions, outputs: Sequence[TaskOutput], batch_id: int, seen: Iterable[str]) -> None:
+    def observed(options: SinkOptions, outputs: Sequence[TaskOutput], batch_id: int, seen: Iterable[str], *, run: str) -> None:
         found.extend(outputs)
-        commit_outputs(options, outputs, batch_id, seen)
+        commit_outputs(options, outputs, batch_id, seen, run=run)
 
     monkeypatch.setattr(foreach_batch, "commit_outputs", observed)
     world.produce(source, *({"id": n} for n in range(20)))

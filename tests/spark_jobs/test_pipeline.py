@@ -82,10 +82,10 @@ def test_a_stateless_pipeline_goes_on_where_it_stopped(world: World) -> None:
     pipeline = world.pipeline(source, sink, lambda rows: rows.selectExpr("key", "upper(cast(value AS string)) AS value"))
     world.produce(source, *({"id": number, "w": "abc"} for number in range(100)))
     state = world.run(pipeline)
-    assert (state.rows_in, state.rows_out, state.starts, state.lag) == (100, 100, 1, 0)
+    assert (state.rows_in, state.rows_out, state.starts, state.log_restarts, state.lag) == (100, 100, 1, 0, 0)
     world.produce(source, *({"id": number, "w": "abc"} for number in range(100, 130)))
     state = world.run(pipeline)
-    assert (state.rows_in, state.rows_out, state.starts, state.lag) == (130, 130, 2, 0)
+    assert (state.rows_in, state.rows_out, state.starts, state.log_restarts, state.lag) == (130, 130, 2, 1, 0)
     assert sorted(row["ID"] for row in world.rows(sink)) == list(range(130))
 
 
@@ -130,7 +130,7 @@ def test_running_aggregates_in_update_mode(world: World) -> None:
     world.produce(source, *({"id": n % 3, "moment": None, "amount": n} for n in range(12)))
     world.run(pipeline)
     world.produce(source, {"id": 1, "amount": 100})
-    world.run(pipeline)
+    assert world.run(pipeline).log_restarts == 1
     totals = world.rows(sink)
     assert {row["id"]: max(one["total"] for one in totals if one["id"] == row["id"]) for row in totals} == {0: 18, 1: 122, 2: 26}
     assert len(totals) == 4

@@ -89,11 +89,14 @@ def committed(client: Client) -> int:
         return 0
 
 
-def status(directory: Path, client: Client) -> tuple[str, int]:
+def status(directory: Path, client: Client) -> tuple[str, int | None]:
+    """Returns the state and the restarts; the log has the same number of restarts as the state file."""
     from ottla.spark.progress import read_state
 
     state = read_state(client, "copy", directory / "checkpoints" / "copy.state.json")
     assert state is not None
+    if committed(client):
+        assert state.log_restarts == state.restarts
     return state.state, state.restarts
 
 

@@ -19,6 +19,7 @@ from ottla.client import Client
 from ottla.spark import Pipeline, Table
 from ottla.spark.batch_range import find_last_batch, find_query_id
 from ottla.spark.errors import OptionError, PipelineError
+from ottla.spark.progress import read_state
 from ottla.spark.runner import run_pipelines
 from ottla.spark.tables.storage import storage_options
 from ottla.spark.tables.verify import verify_table
@@ -93,6 +94,8 @@ def test_a_table_has_each_row_once_and_the_group_its_offsets(numbers: Numbers) -
     numbers.run()
     assert numbers.numbers() == list(range(15))
     assert lag(numbers.broker, numbers.group, numbers.topic) == 0
+    state = read_state(numbers.client, numbers.group)
+    assert state is not None and state.restarts == 1
 
 
 def test_duckdb_polars_and_spark_read_the_same_rows(numbers: Numbers) -> None:

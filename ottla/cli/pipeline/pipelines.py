@@ -200,7 +200,7 @@ class PositionRow(Row):
 
 
 def state_row(state: PipelineState) -> PipelineRow:
-    """Returns the row of a pipeline. `rows_in` and `restarts` are None if no state file has counted a start."""
+    """Returns the row of a pipeline. `rows_in` is None if no state file has counted a start, `restarts` if the log does not have it too."""
     return PipelineRow(
         state.group,
         state.state,
@@ -210,7 +210,7 @@ def state_row(state: PipelineState) -> PipelineRow:
         state.rows_out,
         state.lag,
         format_ms(state.last_commit_ms) if state.last_commit_ms else None,
-        state.restarts if state.starts else None,
+        state.restarts,
         state.error,
         [PositionRow(group=state.group, **asdict(one), lag=one.lag) for one in state.positions],
         asdict(state),

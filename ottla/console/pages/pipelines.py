@@ -1,7 +1,7 @@
 """Exactly-once pipelines: batches, offsets, lag and last commit from the group's log, and the proof of `ottla pipeline verify`.
 
-A pipeline is found by its transactional id. The log has the commits; the rows that Spark has
-read and the restarts are in the state file next to the checkpoint, which only the driver's machine has.
+A pipeline is found by its transactional id. The log has the commits, and how many runs of the query have made them. The rows that Spark has
+read are in the state file next to the checkpoint, which only the driver's machine has.
 
 Modules of `ottla.spark` are imported on use: they would be a fifth of the console's start, and most clusters have no pipeline.
 """
@@ -37,29 +37,30 @@ def pipelines(visit: Visit) -> Page:
     for one in found[:PIPELINES_MAX]:
         name = one.transactional_id.removeprefix(STREAM_ID_PREFIX)
         lag = seen[name].lag if name in seen else None
+        batch, restarts = _last_commit(visit, name)
         rows.append({
-            "pipeline": Link(name, href("pipeline", name=name)), "batch": _last_batch(visit, name), "lag": lag,
-            "change": seen[name].change if name in seen else None,
+            "pipeline": Link(name, href("pipeline", name=name)), "batch": batch, "lag": lag,
+            "change": seen[name].change if name in seen else None, "restarts": restarts,
             "state": Mark(one.state, "warn" if one.state in ("Ongoing", "PrepareCommit", "PrepareAbort") else "ok"),
             "transaction": Link(one.transactional_id, href("transaction", id=one.transactional_id)), "group": group_link(name),
         })  # fmt: skip
     titles = columns(
-        pipeline="Pipeline", batch="Last batch", lag="Lag", change="Change a second", state="Transaction", transaction="Transactional id",
-        group="Group",
+        pipeline="Pipeline", batch="Last batch", lag="Lag", change="Change a second", restarts="Restarts", state="Transaction",
+        transaction="Transactional id", group="Group",
     )  # fmt: skip
     return Page("Pipelines", tables=[Table("pipelines", "Pipelines", titles, rows, NEVER)], forms=[_verify_form("", "")], refresh_s=10)
 
 
-def _last_batch(visit: Visit, group: str) -> int | None:
-    """Returns the number of the last committed batch, None if no committed offset has one."""
+def _last_commit(visit: Visit, group: str) -> tuple[int | None, int | None]:
+    """Returns the number of the last committed batch, and the restarts; None for what no committed offset has."""
     from ottla.spark.commit_metadata import parse_metadata
 
     try:
         committed = group_admin.committed_offsets(visit.cluster, group).values()
     except ApiError:
-        return None
-    found = [metadata.batch_id for one in committed if (metadata := parse_metadata(one.metadata)) is not None]
-    return max(found, default=None)
+        return None, None
+    found = [metadata for one in committed if (metadata := parse_metadata(one.metadata)) is not None]
+    return max((one.batch_id for one in found), default=None), max((one.restarts for one in found if one.run), default=None)
 
 
 def _verify_form(name: str, sinks: str, *, is_shared: bool = False) -> Form:
@@ -86,7 +87,7 @@ def _client(visit: Visit) -> Iterator[Client]:
         cluster.close()
 
 
-@page("/pipeline", "A pipeline: batches, rows, offsets, lag and last commit", query=("name",))
+@page("/pipeline", "A pipeline: batches, rows, offsets, lag, last commit and restarts", query=("name",))
 def pipeline(visit: Visit) -> Page:
     from ottla.spark.progress import read_state
 
@@ -103,7 +104,8 @@ def pipeline(visit: Visit) -> Page:
         ("Last batch", state.batch_id), ("Commits", state.commits), ("Rows written", state.rows_out), ("Lag", state.lag),
         ("Last commit", moment(state.last_commit_ms) if state.last_commit_ms else "-"), ("Query", Code(state.query_id)),
         ("Producer", _producer(visit, name)), ("Group", group_link(name)),
-        ("Rows read and restarts", Code("ottla pipeline status FILE.py, on the driver's machine")),
+        ("Restarts", "not known" if state.restarts is None else state.restarts),
+        ("Rows read", Code("ottla pipeline status FILE.py, on the driver's machine")),
     ]  # fmt: skip
     titles = columns(topic="Source", partition="Partition", committed="Committed", end="Last stable", lag="Lag")
     table = Table("positions", "Source partitions", titles, rows)

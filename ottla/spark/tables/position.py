@@ -24,7 +24,8 @@ class TableCommit(NamedTuple):
     """The batch that a commit of the table contains.
 
     `sequence` counts the pipeline's commits to this table from 1. `token` identifies one execution of the batch, `directory` has the files
-    of all executions. `ranges` are the offsets (start, end) of all source partitions; `topic_ids` and `apart` as in `CommitMetadata`.
+    of all executions. `ranges` are the offsets (start, end) of all source partitions; `topic_ids`, `apart`, `run` and `restarts` as in
+    `CommitMetadata`.
     """
 
     group: str
@@ -37,6 +38,8 @@ class TableCommit(NamedTuple):
     ranges: Mapping[TopicPartition, tuple[int, int]]
     topic_ids: Mapping[str, str]
     apart: str = ""
+    run: str = ""
+    restarts: int = 0
 
     def committed(self) -> dict[TopicPartition, Committed]:
         """Returns the position as committed offsets with the metadata of a pipeline's group."""
@@ -44,7 +47,8 @@ class TableCommit(NamedTuple):
             partition: Committed(
                 end,
                 metadata=CommitMetadata(
-                    self.query_id, self.batch_id, start, self.rows, "", self.topic_ids.get(partition.topic, ""), self.apart
+                    self.query_id, self.batch_id, start, self.rows, "", self.topic_ids.get(partition.topic, ""), self.apart,
+                    self.run, self.restarts,
                 ).to_text(),
             )
             for partition, (start, end) in self.ranges.items()
@@ -55,9 +59,11 @@ class TableCommit(NamedTuple):
         ranges: dict[str, dict[str, list[int]]] = {}
         for partition in sorted(self.ranges):
             ranges.setdefault(partition.topic, {})[str(partition.partition)] = list(self.ranges[partition])
-        fields = {name: value for name, value in self._asdict().items() if name not in ("ranges", "topic_ids", "apart")}
+        others = ("ranges", "topic_ids", "apart", "run", "restarts")
+        fields = {name: value for name, value in self._asdict().items() if name not in others}
         apart = {"apart": self.apart} if self.apart else {}
-        return {**fields, "ranges": ranges, "topic_ids": dict(sorted(self.topic_ids.items())), **apart}
+        run = {"run": self.run, "restarts": self.restarts} if self.run else {}
+        return {**fields, "ranges": ranges, "topic_ids": dict(sorted(self.topic_ids.items())), **apart, **run}
 
     def to_text(self) -> str:
         return json.dumps(self.to_value(), separators=(",", ":"))
@@ -79,7 +85,9 @@ def batch_commit(batch: PlannedBatch, *, sequence: int, token: str, rows: int, d
     start, end, topic_ids, (_, apart), _ = batch.range
     ranges = {partition: (offset if start is None else start.get(partition, UNKNOWN_START), offset) for partition, offset in end.items()}
     ids = {topic: topic_ids[topic] for topic in {partition.topic for partition in end} if topic in topic_ids}
-    return TableCommit(batch.group, sequence, token, batch.query_id, batch.batch_id, rows, directory, ranges, ids, apart)
+    return TableCommit(
+        batch.group, sequence, token, batch.query_id, batch.batch_id, rows, directory, ranges, ids, apart, batch.run, batch.restarts
+    )
 
 
 def read_commit(value: Any) -> TableCommit | None:
@@ -102,6 +110,8 @@ def read_commit(value: Any) -> TableCommit | None:
             ranges,
             {str(topic): str(topic_id) for topic, topic_id in found["topic_ids"].items()},
             str(found.get("apart", "")),
+            str(found.get("run", "")),
+            int(found.get("restarts", 0)),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return None

@@ -19,7 +19,7 @@ from ottla.spark.connections import reported
 from ottla.spark.decision import PlannedBatch
 from ottla.spark.errors import OptionError, PipelineError
 from ottla.spark.options import SinkOptions, parse_sink
-from ottla.spark.source_groups import find_groups
+from ottla.spark.source_groups import find_groups, run_of_task
 from ottla.spark.spark_versions import DataSourceStreamArrowWriter
 from ottla.spark.tables.columns import spark_columns
 from ottla.spark.tables.commit import Execution, commit_execution, commit_group
@@ -40,11 +40,11 @@ _QUERY = "sql.streaming.queryId"
 
 
 class TableMessage(WriterCommitMessage):
-    """A task's commit message: its files, the token of the execution, the batch's directory and columns, the query id, and the groups of
-    sources that were seen on the task's host."""
+    """A task's commit message: its files, the token of the execution, the batch's directory and columns, the query id and run, and the
+    groups of sources that were seen on the task's host."""
 
     def __init__(
-        self, files: list[DataFile], token: str, directory: str, columns: Any, query_id: str, source_groups: tuple[str, ...]
+        self, files: list[DataFile], token: str, directory: str, columns: Any, query_id: str, source_groups: tuple[str, ...], run: str
     ) -> None:
         self.files = files
         self.token = token
@@ -52,6 +52,7 @@ class TableMessage(WriterCommitMessage):
         self.columns = columns
         self.query_id = query_id
         self.source_groups = source_groups
+        self.run = run
 
 
 class TableSource(DataSource):
@@ -103,7 +104,7 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
         freeze_imports()
         with reported(), explained(self.table):
             files = write_rows(TableFiles(self.table), plan, task.partitionId(), rows)
-        return TableMessage(files, self._token, plan.directory, plan.columns, query_id, find_groups())
+        return TableMessage(files, self._token, plan.directory, plan.columns, query_id, find_groups(), run_of_task())
 
     @reported()
     def commit(self, messages: list[TableMessage | None], batchId: int) -> None:
@@ -117,7 +118,8 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
         check_one_cluster(options, batch_range)
         query_id = find_query_id(options.checkpoint) or (first.query_id if first is not None else "")
         files = [file for message in found for file in message.files]
-        batch = PlannedBatch(group, query_id, batchId, batch_range, bool(files), options.is_checkpoint_trusted, self.table.uri)
+        run = first.run if first is not None else ""
+        batch = PlannedBatch(group, query_id, batchId, batch_range, bool(files), options.is_checkpoint_trusted, self.table.uri, run)
         execution = Execution(
             first.token if first is not None else self._token,
             first.directory if first is not None else "",
