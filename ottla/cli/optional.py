@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.cli.command import Refused
 
-PARTS = {"schemas": "schemas.record_schemas", "page schemas": "schemas.page_decoder", "captures": "captures.conversation"}
+PARTS = {"schemas": "schemas.record_schemas", "page schemas": "schemas.page_schemas", "captures": "captures.conversation"}
 """By name, the entry module under `ottla.cli`."""
 
 

@@ -210,7 +210,7 @@ def with_cookie(response: Response, session: Session) -> Response:
 def _failed(error: OttlaError) -> tuple[int, Page]:
     """Returns the HTTP status and the page for an error: one sentence."""
     if isinstance(error, PageError):
-        return error.status, Page("Not done", notes=[Note(str(error), "bad")])
+        return error.status, Page("Not done", notes=[Note(str(error), "bad")], forms=[error.form] if error.form is not None else [])
     if isinstance(error, ApiError):
         sentence = f"{error.message} ({error.code.name})"
         return STATUS_OF.get(error.code, 400), Page("Refused", notes=[Note(sentence, "bad")])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.security import security_of
 from ottla.console.broker_ports import BrokerPorts
-from ottla.console.records import Decode, undecoded
+from ottla.console.schemas import Schemas
 from ottla.console.snapshot import Snapshot
 from ottla.console.wire import Wire
 
@@ -18,7 +18,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 class Settings(NamedTuple):
     """The settings of a console. `properties` are Kafka's client properties. `metrics` are the addresses of the only
-    HTTP ports that are read. `decode` decodes records by their schemas."""
+    HTTP ports that are read. `schemas` has the schemas of files and of a registry."""
 
     properties: Mapping[str, str]
     timeout_s: float = 15.0
@@ -28,7 +28,7 @@ class Settings(NamedTuple):
     needs_login: bool = False
     metrics: Sequence[str] = ()
     metrics_credentials: str | None = None
-    decode: Decode = undecoded
+    schemas: Schemas = Schemas()
 
 
 class Desk:

@@ -11,11 +11,12 @@ from ottla.base.errors import OttlaError
 
 
 class PageError(OttlaError):
-    """A page or an action cannot be had: an HTTP status and one plain sentence."""
+    """A page or an action cannot be had: an HTTP status and one plain sentence. `form` is the form that was refused, to be corrected."""
 
-    def __init__(self, sentence: str, status: int = 400) -> None:
+    def __init__(self, sentence: str, status: int = 400, form: Form | None = None) -> None:
         super().__init__(sentence)
         self.status = status
+        self.form = form
 
 
 class Link(NamedTuple):

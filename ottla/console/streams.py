@@ -55,7 +55,7 @@ def _events(desk: Desk, topic: str, partition: str) -> Iterator[str]:
                         found = list(fetched.records())
                         count += len(found)
                         shown += [
-                            records.show(fetched.partition.partition, desk.settings.decode(topic, one), LETTERS_MAX)
+                            records.show(fetched.partition.partition, desk.settings.schemas.decode(topic, one), LETTERS_MAX)
                             for one in found[-EVENT_RECORDS_MAX:]
                         ]
                 shown = shown[-EVENT_RECORDS_MAX:]

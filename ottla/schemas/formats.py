@@ -6,6 +6,7 @@ when a schema of its kind is used; without it, `MissingPackageError` is raised. 
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
@@ -75,6 +76,16 @@ def _format(schema: Schema) -> Format:
     if schema.kind == "PROTOBUF":
         return protobuf_descriptors(schema.compiled, schema.where)
     return (avro if schema.kind == "AVRO" else json_schema)(schema.text, schema.where)
+
+
+def as_json(value: Any) -> bytes:
+    """Returns a decoded value as JSON."""
+    return json.dumps(value, ensure_ascii=False, default=_shown).encode("utf-8", "surrogateescape")
+
+
+def _shown(value: object) -> object:
+    """Converts values that JSON has no type for: bytes to base64, dates, decimals and ids to text."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes | bytearray) else str(value)
 
 
 def make_schema(kind: str, text: str, where: str) -> Schema:

@@ -41,9 +41,12 @@ class Visitor:
 
     def form(self, path: str, action: str) -> dict[str, str]:
         """Returns the hidden fields of a form on a page."""
-        text = self.get(path)
-        _, found, rest = text.partition(f'<form action="{action}" method="post">')
-        assert found, f"{path} has no form {action}"
+        return self.hidden(self.get(path), action)
+
+    def hidden(self, page: str, action: str) -> dict[str, str]:
+        """Returns the hidden fields of a form in the text of a page."""
+        _, found, rest = page.partition(f'<form action="{action}" method="post">')
+        assert found, f"there is no form {action}"
         form = rest.partition("</form>")[0]
         pairs = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form)
         return {name: value.replace("&lt;", "<").replace("&gt;", ">").replace("&#34;", '"').replace("&amp;", "&") for name, value in pairs}

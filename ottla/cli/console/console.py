@@ -20,7 +20,7 @@ from ottla.client.addresses import DEFAULT_BOOTSTRAP
     option("--metrics-credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials"),
     *headed(
         "schemas (extra ottla[schemas])",
-        option("--registry", metavar="URL", help="a schema registry: values and keys with its header are shown as JSON"),
+        option("--registry", metavar="URL", help="a schema registry: records with its header are shown as JSON, and values are written"),
         option("--schema", action="append", default=[], metavar="TOPIC=FILE", help="of a topic's values, as in ottla consume"),
         option("--message", action="append", default=[], metavar="TOPIC=NAME", help="the Protobuf message of a topic's values"),
     ),
@@ -31,7 +31,7 @@ def _console(args: Args) -> int:
     for name in ("starlette", "uvicorn", "jinja2"):
         library(name, "'ottla[console]'")
     from ottla.console.desk import LOOPBACK, Settings
-    from ottla.console.records import undecoded
+    from ottla.console.schemas import Schemas
     from ottla.console.server import ConsoleRefused, serve
 
     if not 0 <= args.port <= 65_535:
@@ -43,10 +43,10 @@ def _console(args: Args) -> int:
     if args.host not in LOOPBACK and not args.login:
         raise UsageError(f"{args.host} can be reached from other machines, so users have to log in: add --login, or listen on 127.0.0.1")
     wait_ms = properties.get("request.timeout.ms") or DEFAULT_TIMEOUT_MS
-    decode = part("page schemas").make_page_decoder(args) if args.registry or args.schema or args.message else undecoded
+    schemas = part("page schemas").make_page_schemas(args) if args.registry or args.schema or args.message else Schemas()
     settings = Settings(
         properties, max(0.1, float(wait_ms) / 1000), args.host, args.port, args.read_only, args.login,
-        args.metrics, args.metrics_credentials, decode,
+        args.metrics, args.metrics_credentials, schemas,
     )  # fmt: skip
     try:
         serve(settings, is_with_parent=args.with_parent)

@@ -11,8 +11,6 @@ Without a registry, values have no header. With `--framed`, `consume` skips the 
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -22,7 +20,7 @@ from ottla.cli.input_files import read_text
 from ottla.cli.schemas.json_schema import KeywordNotOffered, Schema
 from ottla.schemas import errors
 from ottla.schemas.errors import Misfit
-from ottla.schemas.formats import COMPILED, Decoder, Encoder, file_format
+from ottla.schemas.formats import COMPILED, Decoder, Encoder, as_json, file_format
 from ottla.schemas.registry import HEADER, Registry, header, is_framed, message_path
 from ottla.wire.records import Record
 
@@ -134,7 +132,7 @@ class RecordDecoder(NamedTuple):
             if self.value is not None and value is not None:
                 value = as_json(self.value(bytes(value)))
             if self.key is not None and key is not None:
-                key = as_json(self.key(bytes(key)))
+                key = found if isinstance(found := self.key(bytes(key)), _Unchanged) else as_json(found)
         except Misfit as error:
             message = f"{topic}-{partition} offset {record.offset} does not fit the schema: {error}"
             raise Refused(message, "INVALID_RECORD") from None
@@ -163,17 +161,6 @@ def make_decoder(args: Args) -> RecordDecoder:
 
 class _Unchanged(bytes):
     """Bytes that are printed unchanged."""
-
-
-def as_json(value: Any) -> bytes:
-    if isinstance(value, _Unchanged):
-        return value
-    return json.dumps(value, ensure_ascii=False, default=_shown).encode("utf-8", "surrogateescape")
-
-
-def _shown(value: object) -> object:
-    """Converts values that JSON has no type for: bytes to base64, dates, decimals and ids to text."""
-    return base64.b64encode(value).decode() if isinstance(value, bytes | bytearray) else str(value)
 
 
 def _without_header(decoder: Decoder, *, has_path: bool) -> Decoder:

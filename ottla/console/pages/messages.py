@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from ottla.analysis.resets import bounds_of, offsets_at
@@ -14,7 +14,9 @@ from ottla.client.blocking.producer import Producer
 from ottla.console import records
 from ottla.console.model import Done, Field, Form, Link, Note, Page, PageError, Table, columns, href
 from ottla.console.pages.topic import TRAIL, tabs_of, topic_of
+from ottla.console.schemas import REGISTRY, Way
 from ottla.console.visit import Visit, action, page
+from ottla.schemas.errors import Misfit, SchemaError
 from ottla.wire.records import Record
 
 COUNT = 50
@@ -49,7 +51,7 @@ def messages(visit: Visit) -> Page:
     matches = _both(name, contains, fits)
     found = records.read(
         visit.cluster,
-        records.Wanted(positions, ends, count, matches, is_committed, has_markers, is_backwards, visit.settings.decode),
+        records.Wanted(positions, ends, count, matches, is_committed, has_markers, is_backwards, visit.settings.schemas.decode),
     )
     shown = list(reversed(found.records)) if is_backwards else found.records
     notes = []
@@ -65,7 +67,7 @@ def messages(visit: Visit) -> Page:
         "lists": {"topic": name, "form": _form(visit, name, len(topic.partitions)), "records": shown, "links": _downloads(visit, name)},
     }
     return Page(
-        name, forms=[_produce_form(name)], notes=notes, tabs=tabs_of(name), trail=TRAIL,
+        name, forms=[_produce_form(visit, name)], notes=notes, tabs=tabs_of(name), trail=TRAIL,
         template="messages.html", extra=extra,
     )  # fmt: skip
 
@@ -177,7 +179,7 @@ def record(visit: Visit) -> Page:
     name, _ = topic_of(visit)
     place, offset = TopicPartition(name, visit.whole("partition")), visit.whole("offset")
     found = one_record(visit, place, offset)
-    shown = records.show(place.partition, visit.settings.decode(name, found), 200_000, is_indented=True)
+    shown = records.show(place.partition, visit.settings.schemas.decode(name, found), 200_000, is_indented=True)
     at = {"partition": place.partition, "offset": offset}
     bytes_link = Link("bytes of the value", href("topics", name, "value", **at))
     facts = [
@@ -188,21 +190,23 @@ def record(visit: Visit) -> Page:
     table = Table("headers", "Headers", columns(name="Name", value="Value"), rows, "No headers.")
     trail = [*TRAIL, Link(name, href("topics", name)), Link("Messages", href("topics", name, "messages"))]
     extra = {"record": shown._asdict()}
-    again = [] if shown.is_cut else _forms_again(name, found)
+    again = [] if shown.is_cut else _forms_again(visit, name, found)
     return Page(f"{place}, offset {offset}", facts, [table], again, trail=trail, template="record.html", extra=extra)
 
 
-def _forms_again(name: str, record: Record) -> list[Form]:
+def _forms_again(visit: Visit, name: str, record: Record) -> list[Form]:
     """Returns the form that writes a record again, with exactly its key, value and headers. Returns none if a form cannot hold them: bytes
-    that are no text, control characters, an empty key, or no value."""
+    that are no text and that no schema writes, control characters, an empty key, or no value."""
+    found = None if record.value is None else visit.settings.schemas.way_of(name, bytes(record.value))
     try:
-        key, value = (bytes(part or b"").decode() for part in (record.key, record.value))
+        key, value = (bytes(part or b"").decode() for part in (record.key, record.value if found is None else found[0]))
         headers = [f"{header}={bytes(part or b'').decode()}" for header, part in record.headers]
     except UnicodeDecodeError:
         return []
     is_text = key.isprintable() and all(map(str.isprintable, headers)) and value.replace("\n", "").replace("\t", "").isprintable()
     has_all = record.value is not None and record.key != b"" and all("=" not in one and part is not None for one, part in record.headers)
-    return [_produce_form(name, key, value, "\n".join(headers))] if is_text and has_all else []
+    filled = {"key": key, "value": value, "headers": "\n".join(headers), **({} if found is None else found[1].as_fields())}
+    return [_produce_form(visit, name, filled)] if is_text and has_all else []
 
 
 def one_record(visit: Visit, place: TopicPartition, offset: int) -> Record:
@@ -231,13 +235,35 @@ def live(visit: Visit) -> Page:
     return Page(name, tabs=tabs_of(name), trail=TRAIL, template="live.html", extra={"source": source, "partitions": numbers})
 
 
-def _produce_form(name: str, key: str = "", value: str = "", headers: str = "") -> Form:
+def _produce_form(visit: Visit, name: str, filled: Mapping[str, str] | None = None, *, is_open: bool = False) -> Form:
+    given = filled or {}
+    ways = visit.settings.schemas.ways(name)
+    of_registry = ", or its id in the registry (empty: the newest)" if REGISTRY in dict(ways) else ""
     return Form(href("do", "topics", name, "produce"), "Write a record", "Write", [
-        Field("key", "Key (empty: none)", key), Field("value", "Value", value, "textarea"),
-        Field("is_null", "No value (a tombstone)", kind="checkbox"),
-        Field("partition", "Partition (empty: by the key)", kind="number"),
-        Field("headers", "Headers, one name=value a line", headers, "textarea"),
-    ], f"Writes one record to {name}.")  # fmt: skip
+        Field("key", "Key (empty: none)", given.get("key", "")), Field("value", "Value", given.get("value", ""), "textarea"),
+        Field("is_null", "No value (a tombstone)", given.get("is_null", ""), "checkbox"),
+        Field("way", "Write the value", given.get("way", ""), choices=ways),
+        Field("schema", f"Schema{of_registry}", given.get("schema", ""), "textarea"),
+        Field("message", "Protobuf message (empty: the first)", given.get("message", "")),
+        Field("partition", "Partition (empty: by the key)", given.get("partition", ""), "number"),
+        Field("headers", "Headers, one name=value a line", given.get("headers", ""), "textarea"),
+    ], f"Writes one record to {name}. For a schema the value is JSON.", is_open=is_open)  # fmt: skip
+
+
+def _encoded(visit: Visit, name: str, value: bytes) -> bytes:
+    """Returns the value of the form as its schema writes it. Raises `PageError`, with the form as it was filled."""
+    form = visit.form
+    way = Way(form.get("way", ""), form.get("schema", ""), form.get("message", "").strip())
+    try:
+        return visit.settings.schemas.encode(name, value, way)
+    except Misfit as error:
+        reason = f"The value does not fit the schema: {error}"
+    except RecursionError:
+        reason = "The value is nested too deeply"
+    except SchemaError as error:
+        text = f"the message {error.text}" if error.option == "message" else error.text
+        reason = f"There is no schema to write the value by: {text}"
+    raise PageError(f"{reason}; nothing was written.", form=_produce_form(visit, name, form, is_open=True))
 
 
 @action("/topics/{topic}/produce")
@@ -252,7 +278,7 @@ def produce(visit: Visit) -> Done:
         if equals:
             headers.append((header, value.encode()))
     key = form.get("key", "").encode() or None
-    body = None if form.get("is_null") else form.get("value", "").replace("\r\n", "\n").encode()
+    body = None if form.get("is_null") else _encoded(visit, name, form.get("value", "").replace("\r\n", "\n").encode())
     partition = visit.whole("partition", -1)
     with Producer(visit.cluster) as producer:
         producer.produce(name, body, key=key, headers=tuple(headers), partition=partition)
