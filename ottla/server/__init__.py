@@ -1,1 +1,2 @@
-"""The asyncio shell round the core: sockets, dispatch, waiting, start and stop."""
+"""The broker's process: it connects the synchronous core with sockets, threads and timers of asyncio, executes requests, starts and
+stops."""

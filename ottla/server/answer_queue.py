@@ -1,7 +1,7 @@
 """The answers of one connection, sent in the order of its requests.
 
 A request that is answered later has a slot in the queue, and the answers behind the slot wait. Answers that may be sent are collected and
-sent in one write (`flush`). Waiting requests and the answers behind them count against the memory of the connection
+sent in one write (`flush`). The memory of waiting requests, and of the answers behind them, is charged to the connection
 (`memory/answer_memory.py`).
 """
 

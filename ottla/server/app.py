@@ -1,6 +1,7 @@
-"""The asyncio shell of a broker: real ports for `node.py`, the directories' locks, signals, the HTTP port, the READY line.
+"""Runs a broker on asyncio. It gives `node.py` the system's clock, disks, network and threads, locks the log directories, handles signals,
+opens the HTTP port and prints the READY line.
 
-A broken invariant ends the process immediately, without the marker of a clean shutdown, so the next start recovers.
+A broken invariant ends the process immediately, without the marker of a clean shutdown, so the next start checks the logs.
 """
 
 from __future__ import annotations
@@ -224,7 +225,8 @@ class BrokerServer:
             raise StartRefused(str(error)) from error
 
     async def open_console(self, listen: str) -> None:
-        """Starts a console on `listen`, and the HTTP port that it reads if the broker has none. A failure does not concern the broker."""
+        """Starts a console on `listen`, and the HTTP port that the console reads, unless the broker has an HTTP port already. After a
+        failure the broker runs without a console."""
         from ottla.server.console import open_http_for_console, start_console  # imported on use, after READY
 
         if self.http is None:
@@ -235,7 +237,7 @@ class BrokerServer:
     # While it runs
 
     def begin_turns(self) -> None:
-        """From now on spreads long work over iterations of the event loop, and handles exceptions of its callbacks."""
+        """From now on spreads long work over iterations of the event loop, and handles exceptions of the loop's callbacks."""
         self.loop.set_exception_handler(self._on_loop_failure)
         if self.store_turns is not None:
             self.store_turns.begin()
@@ -348,8 +350,8 @@ def run(
 
 
 def end_with_input() -> None:
-    """Waits until standard input ends, because the process at its other end has ended. Then ends this process, as `kill -9` would: that
-    process may have been its ZooKeeper, and without ZooKeeper a broker cannot hand over its leaderships."""
+    """Waits until standard input ends, because the process that held the other end of the pipe has ended. Then ends this process, as `kill
+    -9` would: that process may have been its ZooKeeper, and without ZooKeeper a broker cannot hand over its leaderships."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
     log.error("the process that started this broker has ended, and so does the broker")

@@ -3,9 +3,9 @@
 A client connects to a name, requests metadata, and from then on uses the advertised address. If another machine has that address, the
 client times out, and its own message does not name the cause. Kafka's protocol does not contain the name that the client used, but the
 socket knows the address at which the client arrived. If the advertised name of the listener resolves to other addresses, one line is logged
-for each address of a listener. It ends with the setting for clients that should use this address. It is a warning if the advertised address
-is a loopback address and the client's address is not. Otherwise it is information, because a forwarded port or a second network may be
-intended. A name that does not resolve at all is a warning, too.
+for each address of a listener. The line ends with the setting for clients that should use this address. Its level is WARNING if the
+advertised address is a loopback address and the client's address is not. Otherwise its level is INFO, because a forwarded port or a second
+network may be intended. A name that does not resolve at all is a warning, too.
 
 Names are resolved in a separate thread and only for addresses seen for the first time, so a slow name server delays no request. Not
 detected: a port forwarded to the advertised address, and whether the client itself can resolve the name.

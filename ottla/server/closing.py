@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla")
 
 STILL_MS = 2000
-"""Milliseconds between two looks at the connections. A peer that has taken no byte of its answers in between is disconnected, so that it
-does not delay the stop."""
+"""Interval in milliseconds at which a stop looks for stuck clients. A client that has received no byte of its answers in one interval is
+disconnected, so that it does not delay the stop."""
 
 
 class Parts(Protocol):

@@ -108,7 +108,8 @@ class ClusterLinks:
         self.failure_detector.on_hang_up(broker_id)
 
     def reviewing(self, recheck: Callable[[], object]) -> Callable[[], object]:
-        """Returns what to call when credentials have changed: looks for the user of this broker's logins, and then calls `recheck`."""
+        """Returns a function to call when credentials have changed. It checks that the user of this broker's logins has a credential, and
+        then calls `recheck`."""
 
         def changed() -> None:
             self._access.review_user(self._metadata.scram)

@@ -2,8 +2,8 @@
 
 A round checks all compacted logs, one after another; `log.cleaner.backoff.ms` is the pause between rounds. The checks run on the loop in
 time slices, because there may be tens of thousands of logs. A worker process rewrites a log that is due (`compaction_worker.py`, started
-with the first job and ended after a while without work). The result is put in place on the loop by renames and two syncs of the partition's
-directory, the only time that the loop waits. Appends and reads continue meanwhile. Then the first dirty offset of each log is written to
+with the first job and ended after a while without work). Appends and reads continue meanwhile. The event loop waits for the disk only when
+it installs the result, by renames and two syncs of the partition's directory. Then the first dirty offset of each log is written to
 `cleaner-offset-checkpoint`.
 
 A log that cannot be compacted (a damaged batch, a full disk, a killed worker) stays as it is: the broker logs one line and tries again

@@ -59,7 +59,8 @@ class Executor(Protocol):
 
     @property
     def flush_later(self) -> Callable[[Callable[[], None]], bool]:
-        """Calls a function after the current round of wakes. Returns False outside of a round: then the caller must call it."""
+        """Calls a function after the current round of wakes. Returns False if no round is running; the caller must then call the
+        function."""
 
 
 class ConnectionOwner(Protocol):
@@ -94,7 +95,7 @@ class Connection:
         self.read_header = header_reader(2)
         self.header_bytes = 0
         self.contexts: dict[int, RequestContext] = {}
-        """By version of the request."""
+        """Request contexts, by the API version of the request."""
         self.is_new = True
         """Whether no request was executed since the client has authenticated."""
         # current work

@@ -10,8 +10,8 @@ cause (`tests/hostile/test_attacks_memory.py`): then there is garbage, or a defe
 and logs how much garbage there was. The next walk waits until memory is a quarter larger than after the last one, so that a useless walk is
 not repeated.
 
-Memory that is free after a flood of requests is fragmented, and the C library keeps it. It is returned to the system when the process has
-become much larger or smaller since the last time.
+After a flood of requests the free memory is fragmented, and the C library keeps it. This module returns it to the system when the process
+has become much larger or smaller since the last time.
 
 Not possible: a walk over a part of the frozen objects, because CPython can thaw only all. Not useful: a walk in a forked child, because it
 writes to each object, which doubles the broker's memory.

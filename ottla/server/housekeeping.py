@@ -2,7 +2,7 @@
 directories.
 
 Each task has an interval and runs on the loop. Tasks that look at all partitions run in time slices, because there may be tens of
-thousands. Slow disk operations (checkpoints with fsync, removal of files, tests of a failed directory) run in a thread.
+thousands. Slow disk operations run in a thread: checkpoints with fsync, removal of files, tests of a failed directory.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Housekeeping:
             self.remove_later(paths, partition.log.config.file_delete_delay_ms)
 
     def _name_future(self, partition: Partition, now_ms: int) -> None:
-        """Logs a segment that is kept because of a timestamp in the future, unless the last round has found the same."""
+        """Logs a segment that is kept because of a timestamp in the future, unless the last round has found the same segment."""
         found = partition.log
         kept = kept_by_the_future(found.segments, found.config, now_ms)
         if kept is not None and kept != found.named_future:
@@ -171,8 +171,8 @@ class Housekeeping:
         self._ages.timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove(paths, self._disk.remove), ignore))
 
     def remove_tree_later(self, path: str, delay_ms: int) -> None:
-        """Removes the directory of a deleted partition after the delay. Its entries in the checkpoints are removed by the next round, which
-        is scheduled now."""
+        """Removes the directory of a deleted partition after the delay. Schedules a round of checkpoints, which removes the partition's
+        entries."""
         self._checkpoints_due()
         self._ages.timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove([path], self._disk.remove_tree), ignore))
 

@@ -1,8 +1,8 @@
 """The received bytes of one connection that are not executed yet: the start of a frame, or whole requests that wait.
 
 Small frames are executed in a buffer that all connections share. Only the bytes that are left in the shared buffer after a batch are copied
-here (`tail`). A frame that is larger than the shared buffer has its own buffer (`large`). Both count against the memory for received bytes.
-When that memory is full, connections with such bytes are closed (`memory/unfinished_requests.py`).
+here (`tail`). A frame that is larger than the shared buffer has its own buffer (`large`). Both are charged to the memory for received
+bytes. When that memory is full, connections with such bytes are closed (`memory/unfinished_requests.py`).
 """
 
 from __future__ import annotations

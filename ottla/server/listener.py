@@ -1,4 +1,4 @@
-"""Listening addresses: which connections are admitted, and which are open.
+"""Listens on the configured addresses, admits or refuses new connections, and closes idle ones.
 
 A new connection is closed if it exceeds `max.connections` of the broker or of its listener, the limit of its address, the descriptors of
 the process, or the memory for TLS. If only a limit of the broker is reached, a new connection on the brokers' listener replaces the client
@@ -126,7 +126,8 @@ class Listeners:
             self.gate.close()
 
     def pause_all(self) -> None:
-        """Stops reading requests. Running requests continue. A connection that is blocked by one of them reads again after it."""
+        """Stops reading requests. Running requests continue. A connection that one of them blocks reads again when that request is
+        executed."""
         for connection in list(self.connections):
             connection.channel.pause_reading()
 

@@ -59,7 +59,7 @@ class LogClosing:
         self._done = done
         self._is_clean = True
         self._syncing = 0
-        """Calls in threads that sync logs or wait for a thread."""
+        """Number of syncs that run in a thread or wait for one."""
         self._is_over = False
         self._turns = Turns(ports.clock, ports.timers)
 

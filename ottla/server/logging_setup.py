@@ -1,10 +1,10 @@
-"""The broker's own log: text for people, JSON for machines, always on stderr (stdout belongs to the READY line).
+"""Sets up the broker's own log: text for people or JSON for programs, always on stderr (stdout has only the READY line).
 
 Each line has the broker's id and, if the caller passes them with `extra=`, the listener, client id and correlation id. An entry is one line
-(a traceback follows in text): characters that could end the line, or control a terminal, are escaped in JSON and text. Long texts of
-clients are cut: a name after 256 characters, a line after 2,000. Lines of one cause (the same text before its values are inserted) are
-limited in rate, and the next line has the number of the omitted ones. The last lines stay in memory (`last_lines`). `sources_line` says how
-many settings have which source, without their values.
+(a traceback follows in text): characters that could end the line, or control a terminal, are escaped in JSON and text. Long texts are cut:
+a value after 256 characters, a line after 2,000. The rate of lines with the same cause (the same template) is limited, and the next such
+line has the number of omitted lines. The last lines are kept in memory (`last_lines`). `sources_line` says how many settings have which
+source, without their values.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def set_up_logging(form: str, level: str, broker_id: int) -> None:
 
 
 def log_notices(notices: Iterable[Notice]) -> None:
-    """Logs what reading the configuration has found."""
+    """Logs the notices of the configuration's reader, such as warnings about ignored settings."""
     for notice in notices:
         log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)
 

@@ -1,12 +1,12 @@
-"""One broker over ports: its parts, the order of its start and stop, and the handling of failed parts.
+"""One broker: creates its parts, starts and stops them in order, and handles their failures.
 
-Production gives it the ports of the operating system (`app.py`), the simulation simulated ones (`tests/sim`). This module and everything
-below it import no clock, socket, thread, file or random generator (an import contract holds that).
+It uses clock, disk, network and threads only through its ports (`base/ports.py`): real ones in production (`app.py`), simulated ones in
+`tests/sim`. An import contract checks that this module and the modules that it uses import none of them directly.
 
 The constructor claims the log directories and creates the parts. `start` binds the listeners, registers in the metadata store and accepts
 connections. Then the controller sends this broker its replicas: logs are recovered, and coordinators load. `stop` hands leadership over and
-then stops by `closing.py`. A failed read, write or sync takes the log directory offline; a damaged log is taken offline alone. A broken
-invariant is passed to `on_broken_invariant`, which ends the process without the clean-shutdown marker, so that the next start recovers.
+then stops by `closing.py`. A failed read, write or sync takes the log directory offline. A damaged log is taken offline without its
+directory. A broken invariant is passed to `on_broken_invariant`, which ends the process without the clean-shutdown marker.
 """
 
 from __future__ import annotations
@@ -421,7 +421,7 @@ class Node:
         log.error("%s", error)
 
     def _partition_failed(self, partition: Partition, error: StorageError) -> None:
-        """Takes the whole directory of a failed log offline and closes its coordinators. A damaged log is taken offline alone."""
+        """Takes the directory of a failed log offline, and closes the coordinators of its partitions; of a damaged log only the log."""
         if isinstance(error, DamagedLogError):
             log.error("%s goes offline: %s", partition.topic_partition, error)
             self.hosts.resign(*partition.topic_partition)

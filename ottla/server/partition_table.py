@@ -1,8 +1,8 @@
 """The logs of this broker: found at the start, opened, created and deleted by orders of the controller, taken offline with their directory.
 
-A partition is in the log directory where it was found at the start. A new one is in the directory that a client chose for it, else in the
-online one with the fewest partitions (not a cordoned one, unless all are). `directories/moves.py` moves it to another. A deleted topic's
-directory in an offline log directory is removed when that is online again, or renamed to `-stray` when a new topic needs its name.
+A partition is in the log directory where it was found at the start. A new one is placed in the directory that a client chose for it, else
+in the online directory with the fewest partitions (a cordoned one only if all are cordoned). `directories/moves.py` moves it to another. If
+a topic was deleted while a directory was offline, its logs there are removed later, or renamed to `-stray` if a new topic has the name.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ class PartitionTable:
         return target
 
     def strays(self, assigned: Collection[tuple[bytes, int]]) -> list[tuple[TopicPartition, bytes]]:
-        """Returns the logs in online directories, open or not, that are not in `assigned` (topic id, partition). Logs that name no topic
+        """Returns the logs in online directories, open or not, that are not in `assigned` (topic id, partition). Logs without a topic id
         are skipped. Removes all logs that are not in `assigned` from the ledgers."""
         for directory in self._directories:
             if directory.is_claimed:
@@ -458,8 +458,8 @@ class PartitionTable:
         self._forget_place(key, directory)
 
     def _judge_missing(self, key: TopicPartition, topic_id: bytes, is_replaceable: bool) -> None:
-        """Raises `ApiError` instead of creating an empty log, unless it is certain that the log did not exist here: an empty log would
-        count as the replica's records."""
+        """Raises `ApiError` instead of creating an empty log, unless it is certain that the log did not exist here: an empty log would be
+        taken for the replica's records."""
         unknown = next((directory.path for directory in self._directories if not directory.is_claimed), None)
         held = next((place for place in self._directories if place.is_claimed and place.ledger.has(topic_id, key.partition)), None)
         reason: DamagedLogError | None = None

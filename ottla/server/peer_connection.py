@@ -1,12 +1,12 @@
-"""A connection to another broker, on the event loop: the client's core over the ports for network and timers.
+"""A connection to another broker, for `server/peers.py`. It runs the protocol code of Ottla's client (`client/core`) on the broker's event
+loop.
 
-For requests to other brokers (`server/peers.py`). Everything happens in callbacks on the loop that owns all state: `done(answer, error)` is
-called once for each request. It is called before `request` returns only if the peer turns out to have closed the connection. A request that
-is not answered in time closes its connection, because a broker answers in order and no later answer could arrive.
+`done(answer, error)` is called once for each request, on the event loop. It is called before `request` returns only if the connection is
+found to be closed. A request that is not answered in time closes its connection, because a broker answers in order and no later answer
+could arrive.
 
-If the broker limits the session's lifetime (KIP-368), a connection with `begin_login` holds the first request near the end of the session,
-or after it, and all later ones. It sends them when the requests in flight are answered and a new login is done. Slow parts of a login run
-in a thread.
+If the broker limits the session's lifetime (KIP-368), a connection with `begin_login` logs in again. Near the end of the session it holds
+new requests back, and sends them when the requests in flight are answered and the new login is done. Slow parts of a login run in a thread.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Sends requests to other brokers: `ports.Peers` over `LoopConnection`.
 
-Requests to one broker may use several lanes. Each lane of a broker has one connection, opened on use and again after it has closed. The
-answers of a lane arrive in the order of its requests. A request to a broker without a known address fails with BROKER_NOT_AVAILABLE. If the
-broker cannot be reached within `request.timeout.ms`, or does not answer within the same time after that, the request fails with
-NETWORK_EXCEPTION; the broker may have executed it. A refused login fails with the broker's error code. After a broker's address has
-changed, the next request closes the lane's old connection.
+Requests to one broker may use several connections (lanes), so that slow requests do not delay others. A lane's connection is opened on use,
+and again after it has closed. Requests of one lane are answered in order. A request to a broker without a known address fails with
+BROKER_NOT_AVAILABLE. If the broker cannot be reached within `request.timeout.ms`, or does not answer within the same time after that, the
+request fails with NETWORK_EXCEPTION; the broker may have executed it. A refused login fails with the broker's error code. After a broker's
+address has changed, the next request closes the lane's old connection.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Executes the orders of the controller: opens replicas, makes them leaders or followers, stops and deletes them, applies new settings.
 
-The controller sends orders after its write is committed. Opening thousands of logs takes seconds, so they are opened in time slices, in the
-order of the requests. A replica that is not open yet answers NOT_LEADER_OR_FOLLOWER, which clients retry. A replica in an offline
-directory, or with a damaged log, is not opened. Requests for it get NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR until `reopen`,
-`open_again` or a later order opens it.
+The controller sends an order after its write to the metadata store is committed. Opening thousands of logs takes seconds, so they are
+opened in time slices, in the order of the orders. Until a replica is open, requests for it get NOT_LEADER_OR_FOLLOWER, which clients retry.
+A replica in an offline directory, or with a damaged log, is not opened. Requests for it get NOT_LEADER_OR_FOLLOWER or KAFKA_STORAGE_ERROR
+until `reopen`, `open_again` or a later order opens it.
 """
 
 from __future__ import annotations

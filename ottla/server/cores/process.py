@@ -36,7 +36,7 @@ class BrokerProcess:
         """`command` and `environment` start a broker with the settings of the whole service."""
         self.member = member
         self.address = ""
-        """Where it listens; empty until it was ready once."""
+        """The address that the broker listens on; empty until it was ready once."""
         self.is_ready = False
         self.starts = 0
         given = [word for name, value in member.settings.items() for word in ("--set", f"{name}={value}")]

@@ -20,7 +20,7 @@ log = logging.getLogger("ottla")
 
 
 class GenerationRenewals:
-    """The renewals of one broker of a cluster."""
+    """Renews the generations of one broker that is a member of a cluster."""
 
     def __init__(
         self, store: MetadataStore, threads: Threads, broker_id: int, directories: Callable[[], Sequence[LogDirectoryState]]

@@ -66,8 +66,8 @@ class LogDirectoryState:
         self.reason = ""
         self.was_clean = False
         self.has_failed = False
-        """Whether it has been offline since the start. Then its unsynced records count as lost, because after a failed sync the page cache
-        proves nothing (I44)."""
+        """Whether it has been offline since the start. Then its unsynced records are treated as lost, because after a failed sync the page
+        cache proves nothing (I44)."""
         self.clean_offsets: dict[TopicPartition, int] = {}
         """The first dirty offset of each open log that was compacted."""
         self.copies: dict[TopicPartition, tuple[Partition, Log]] = {}
@@ -233,7 +233,7 @@ class LogDirectoryState:
         self.reason = reason
 
     def come_online(self) -> None:
-        """Takes the directory online again. Its logs count as not cleanly closed. Raises `StorageError` if it cannot be claimed."""
+        """Takes the directory online again. Its logs are treated as not cleanly closed. Raises `StorageError` if it cannot be claimed."""
         self.was_clean = False
         if not self.is_claimed and self._owner is not None:
             if self._lock is None:

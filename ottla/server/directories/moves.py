@@ -33,7 +33,8 @@ log = logging.getLogger("ottla.storage")
 
 PIECE_BYTES = 2 << 20
 LAST_BYTES = 1 << 18
-"""With at most this many bytes left to copy, and fewer to sync, the copy replaces the log in one iteration of the event loop."""
+"""The copy replaces the log in one iteration of the event loop when at most this many bytes are left to copy, and fewer than this are not
+synced."""
 SYNC_BYTES = 64 << 20
 """The copy is synced when this many bytes were appended since the last sync."""
 PAUSE_MS = 50

@@ -1,10 +1,10 @@
 """Executes request frames: header, decoding, handler, encoding of the answer.
 
 A route (`route.py`) holds the compiled codec of one API version and its handler; it is made at the first request of that version. Large
-requests run in turns (`long_requests.py`); `scheduler.py` decides how long a connection may execute. A request with an API key or version
-that is not served closes the connection. Exception: ApiVersions in an unknown version is answered with error 35 in a body of version 0, so
-that a newer client learns the versions of this broker. The keys of Ottla's extensions are not served to connections that have not asked for
-them.
+requests run in time slices (`long_requests.py`); `scheduler.py` decides how long a connection may execute requests. A request with an API
+key or version that is not served closes the connection. Exception: ApiVersions in an unknown version is answered with error 35 in a body of
+version 0, so that a newer client learns the versions of this broker. The keys of Ottla's extensions are not served to connections that have
+not asked for them.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Dispatcher:
         return now_ns > self.scheduler.slice_end_ns
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending, size: int) -> list[int]:
-        """Answers a request now or later. Returns the histogram for the time that the request has taken so far."""
+        """Answers with a request now or later. Returns the histogram for the time that the request has taken so far."""
         if pending.is_done and pending.error is None:
             if connection.info.must_authenticate_again:
                 self.scheduler.end_slice()  # The next requests are a new login and must see its state.

@@ -1,4 +1,4 @@
-"""Frees large messages in steps, because freeing 100,000 objects at once takes 20 ms of the event loop.
+"""Frees the memory of large messages in steps, because freeing 100,000 objects in one step stops the event loop for 20 ms.
 
 The caller must drop its own references, otherwise nothing is freed. The lists of a message are copied, and only the copies are emptied,
 because a handler may have kept a list.

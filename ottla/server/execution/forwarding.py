@@ -19,8 +19,8 @@ from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.served_apis import ServedApi
 
 FORWARD_LANES = ("forward-0", "forward-1", "forward-2", "forward-3")
-"""Connections to the controller's broker. A broker answers the requests of one connection in order. A slow request delays fewer other
-requests if they are spread over several connections."""
+"""Names of the connections (lanes) to the controller's broker. A broker answers the requests of one connection in order. A slow request
+delays fewer other requests if they are spread over several connections."""
 
 Handle = Callable[[Broker, RequestContext, Any], Any]
 

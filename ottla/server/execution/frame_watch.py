@@ -1,11 +1,11 @@
-"""Records the requests of all connections and their answers while a client looks at them (`handlers/cluster/describe_frames.py`).
+"""Records the requests of all connections and their answers while a client asks for them (`handlers/cluster/describe_frames.py`).
 
-Without a look nothing is recorded, and requests are executed by the same calls as before. A look begins the recording: each request then
-passes through `_execute`, and the answers of each write to a socket are passed to `_note_answers`. The recording ends, and its memory is
-freed, `LOOKS_END_MS` after the last look.
+A DescribeFrames request begins the recording. Before it nothing is recorded, and requests are executed without an additional call. From
+then on each request passes through `_execute`, and the answers of each write to a socket are passed to `_note_answers`. The recording ends,
+and its memory is freed, `LOOKS_END_MS` after the last DescribeFrames request.
 
-Bounds: `KEPT_BYTES_MAX` for all pairs together, `FRAME_BYTES_MAX` for one frame. The oldest pairs are dropped first. Frames of APIs with
-secrets are never kept.
+Bounds: `KEPT_BYTES_MAX` for all pairs of request and answer together, `FRAME_BYTES_MAX` for one frame. The oldest pairs are dropped first.
+Frames of APIs with secrets are never kept.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from ottla.server.listener import Listeners
 
 KEPT_BYTES_MAX = 4 << 20
-"""Bytes of all pairs in memory. 4 MiB: some thousand small ones, and little beside a broker's 60 MiB."""
+"""Memory of all recorded pairs, in bytes. 4 MiB hold some thousand small pairs, and are little beside a broker's 60 MiB."""
 FRAME_BYTES_MAX = 16 << 10
-"""First bytes of a frame that are kept."""
+"""Number of bytes at the start of a frame that are recorded."""
 PAIR_BYTES = 600
 """Memory of a pair beside its frames."""
 WAITING_MAX = 256
 """Requests of one connection whose answers are awaited. If more are in flight, the oldest is shown without its answer."""
 LOOKS_END_MS = 10_000
-"""The recording ends this long after the last look, in milliseconds. A console looks every second."""
+"""The recording ends this long after the last DescribeFrames request, in milliseconds. A console sends one every second."""
 SECRET_APIS = frozenset(
     KEYS[name]
     for name in (
@@ -83,8 +83,8 @@ class FrameWatch:
         return self._kept_bytes
 
     def since(self, after: int, bytes_max: int) -> tuple[int, list[FramePair]]:
-        """Returns how many pairs after the number `after` are no longer in memory, and the others: at most `bytes_max` bytes, but at least
-        one pair. Begins the recording, or lets it continue."""
+        """Returns the pairs with numbers above `after`: at most `bytes_max` bytes, but at least one pair. Also returns how many of these
+        pairs are no longer in memory. Begins the recording, or prolongs it."""
         self._begin()
         first = self._complete[0].pair.number if self._complete else self._next_number
         found: list[FramePair] = []
@@ -104,7 +104,7 @@ class FrameWatch:
         self._end = self._timers.call_later(LOOKS_END_MS, self._stop)
 
     def _stop(self) -> None:
-        """Ends the recording and frees its memory. Numbers are not used again."""
+        """Ends the recording and frees its memory. The next recording continues the numbers of the pairs."""
         self._end = None
         self._dispatcher.execute = self._execute_plainly
         self._listeners.watch_answers(None)

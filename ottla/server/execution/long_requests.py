@@ -1,15 +1,16 @@
-"""Requests that take longer than a time slice: they are decoded, executed and encoded in steps, in order within their connection.
+"""Executes requests that take longer than a time slice: decodes, executes and encodes them in steps. The requests of one connection run in
+order.
 
 A request with many elements is split into small requests. The handler answers each of them, and the answers are joined (`splitting.py`). A
 handler with long work returns a task instead. If the queue is empty (no unfinished request, no connection that waits for its turn), the
 first time slice runs immediately, so a small request is answered without a wait. The rest alternates with other unfinished requests
 (`base/loop/turns.py`). The connection executes no other request until this one has been executed; its answer may still be given later.
 
-Bounds. Only a few requests are decoded and begun at a time: fewer with large frames, because these hold many objects once they are decoded.
-A request that has waited for a replica or the controller continues beside them. Other requests wait, those with large frames as bytes. The
-encoded part of an answer counts against its connection. At most `PIECES_OUTSTANDING_MAX` pieces of a request wait at a time for a replica
-or the controller; while they wait, requests of other connections are executed. Once the answer is larger than `ottla.response.max.bytes`,
-all further pieces are answered with POLICY_VIOLATION without calling the handler.
+Bounds. At most `SMALL_AT_ONCE_MAX` small and `LARGE_AT_ONCE_MAX` large requests run at a time, because a decoded request consists of many
+objects. Further requests wait; large ones are not decoded yet. A request that has waited for a replica or the controller is no longer
+included in these numbers. The encoded part of an answer is charged to the memory of its connection. At most `PIECES_OUTSTANDING_MAX` pieces
+of a request wait at a time for a replica or the controller; while they wait, requests of other connections are executed. Once the answer is
+larger than `ottla.response.max.bytes`, all further pieces are answered with POLICY_VIOLATION without calling the handler.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ class LongRequests:
         """None while no client has a quota."""
 
     def begin(self, request: LongRequest, body: Any, task: Task | None = None) -> None:
-        """Executes the first time slice of a request, or queues it. `body` is the decoded request, or None if it is decoded in steps. A
-        given `task` has had its first slice."""
+        """Executes the first time slice of a request, or queues it. `body` is the decoded request, or None if it is decoded in steps.
+        `task` is the handler's task, if it has already run for a time slice."""
         request.body, request.task = body, task
         lane = request.lane = self._large if request.is_large else self._small
         if lane.count >= min(lane.at_once_max, request.at_once_max):
@@ -75,7 +76,7 @@ class LongRequests:
             self.turns.add_later(request.connection.guarded(request.begin()))
 
     def run(self, request: LongRequest, steps: Iterator[object]) -> None:
-        """Runs steps of a request for `FIRST_PIECE_NS` if no other request is unfinished, and queues the rest."""
+        """Runs the steps of a request for at most `FIRST_PIECE_NS` if no other request is unfinished, and queues the rest."""
         guarded = request.connection.guarded(steps)
         if self.turns.unfinished:
             self.turns.add_later(guarded)
@@ -91,7 +92,8 @@ class LongRequests:
         self.turns.add_later(dispose(message))
 
     def done(self, lane: LongRequestLane) -> None:
-        """Called when a request of the lane has ended or waits: begins the next one that still has a client."""
+        """Called when a request of the lane has ended, or waits for a replica or the controller. Begins the next queued request whose
+        client is still connected."""
         lane.count -= 1
         while lane.waiting:
             request = lane.waiting.popleft()
@@ -103,7 +105,7 @@ class LongRequests:
 
 
 class LongRequestLane:
-    """The long requests of one kind: the number that is being executed, and a queue of the others."""
+    """Limits how many long requests of one kind (large or small) run at a time, and queues the others."""
 
     def __init__(self, at_once_max: int) -> None:
         self.at_once_max = at_once_max
@@ -112,7 +114,8 @@ class LongRequestLane:
 
 
 class LongRequest:
-    """One request from its frame, or from its decoded body, to the answer's bytes in its slot."""
+    """Executes one long request: decodes its frame if necessary, calls the handler, encodes the answer and puts it into the connection's
+    queue of answers."""
 
     def __init__(
         self, owner: LongRequests, broker: Broker, connection: Connection, route: Route, context: RequestContext, correlation_id: int,
@@ -147,8 +150,8 @@ class LongRequest:
 
     @property
     def at_once_max(self) -> int:
-        """Returns how many such requests fit into memory: large ones of `LARGE_BYTES` each, at least 1, or `SMALL_AT_ONCE_MAX`. The lane
-        has its own limit."""
+        """Returns how many requests of this kind may run at a time. For large ones it is the number of `LARGE_BYTES` in
+        `ottla.memory.max.bytes`, at least 1; the lane limits them further."""
         return max(self._broker.config.ottla_memory_max_bytes // LARGE_BYTES, 1) if self.is_large else SMALL_AT_ONCE_MAX
 
     def decode_in_steps(self, frame: memoryview, at: int, *, is_large: bool) -> None:

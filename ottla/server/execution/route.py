@@ -24,7 +24,7 @@ ANY_BYTES = 1 << 31
 JOINED_BYTES_MAX = 1 << 20
 """Answers with more bytes are sent in the pieces that the encoder made."""
 PLAIN_BYTES_MAX_OF_ITEMS = 512
-"""`plain_bytes_max` of requests that can be cut into pieces and have a `parked_factor` above 1: so small a request is decoded without
+"""`plain_bytes_max` of requests that can be cut into pieces and have a `parked_factor` above 1: a smaller request is decoded without
 counting its objects. For other requests it is `PLAIN_BYTES_MAX`."""
 
 

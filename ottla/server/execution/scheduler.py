@@ -36,12 +36,12 @@ SLICE_NS = 10_000_000
 SLICE_NS_MIN = 200_000
 """The shortest time slice, however much time costly requests have taken in this iteration. Unfinished long requests divide it further."""
 COSTLY_NS = 150_000
-"""A request that takes longer is costly: it counts for the averages and for the iteration. The limit is low because several hundred
-connections may each send one request at the same moment."""
+"""A request that takes longer is costly: it raises the averages, and its time is added to the iteration's. The limit is low because several
+hundred connections may each send one request at the same moment."""
 HEAVY_NS = 4_000_000
 """An iteration whose costly requests have taken longer is crowded. Averages do not rise above it."""
 LONG_BATCH_NS = SLICE_NS - COSTLY_NS
-"""A batch that has run for `COSTLY_NS` of a whole slice ends less than this before the end of the slice."""
+"""If less than this of a whole slice is left at the end of a batch, the batch has run for more than `COSTLY_NS`."""
 CHEAP_NS = 50_000
 """An average below this is 0."""
 ROUTE_RISE_BITS = 5
@@ -179,7 +179,7 @@ class Scheduler:
 
 def moving_cost(average_ns: int, elapsed_ns: int, rise_bits: int) -> int:
     """Returns the moving average after one more request. A cheaper request lowers the average by half of the difference. A costlier one
-    raises it by 1/2^`rise_bits` of the difference, because a single measurement may contain work of other processes. A request counts as
+    raises it by 1/2^`rise_bits` of the difference, because a single measurement may contain work of other processes. A request is taken as
     `HEAVY_NS` at most, and an average of at most `CHEAP_NS` is 0."""
     if elapsed_ns > average_ns and elapsed_ns > CHEAP_NS:
         return average_ns + ((min(elapsed_ns, HEAVY_NS) - average_ns) >> rise_bits)

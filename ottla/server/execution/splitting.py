@@ -9,9 +9,9 @@ the entry also names the fields that identify an element in both. If the element
 the cluster may send them, their elements depend on each other (an assignment, a session), or their handler works in steps by itself
 (CreateTopics).
 
-If a request names an element more than once, the element is answered once (`ONCE`): the last repetition counts, as in Kafka, which keeps
-such requests in maps. If a repetition is an error, two repetitions are kept (`TWICE`), so that the handler refuses them. If each repetition
-carries its own data, all are kept (`ALL`). Elements that contain arrays are always merged.
+If a request names an element more than once, the element is answered once (`ONCE`): only the last repetition is executed, as in Kafka,
+which keeps such requests in maps. If a repetition is an error, two repetitions are kept (`TWICE`), so that the handler refuses them. If
+each repetition carries its own data, all are kept (`ALL`). Elements that contain arrays are always merged.
 
 A split request has the same effect as its pieces, sent one after the other. A commit of thousands of offsets therefore writes several
 record batches.
@@ -203,7 +203,7 @@ def items_of(key: int, version: int) -> Items | None:
 
 
 def item_count(body: Any, items: Items, count_max: int = 1 << 62) -> int:
-    """Returns the number of innermost elements of a request; stops counting above `count_max`. A null or empty array counts as one."""
+    """Returns the number of innermost elements of a request; stops counting above `count_max`. A null or empty array is counted as one."""
     elements = getattr(body, items.request)
     inner = items.inner
     if not elements or inner is None:

@@ -1,8 +1,8 @@
 """Wakes the requests that wait for a change of partitions: long-polling fetches, and produces that wait for their acknowledgement.
 
-A partition's notifier calls the watches whenever its high watermark, last stable offset, log end or role moves. A watch that is called is
-only marked. It is woken once, after the connection that caused the change has sent its own answers. So a producer's acknowledgement does
-not wait for the readers that it wakes, and several appends of one batch of requests wake a reader once.
+A partition's notifier calls the watches whenever the partition's high watermark, last stable offset, log end or role changes. A watch that
+is called is only marked. It is woken once, after the connection that caused the change has sent its own answers. So a producer's
+acknowledgement does not wait for the readers that it wakes, and several appends of one batch of requests wake a reader once.
 
 A round of wakes is bounded in time: if ten thousand readers wait for one partition, the later ones are woken in later iterations of the
 event loop. Requests that wait for an acknowledgement are woken before readers, so that readers cannot hold them up. A request that waits
@@ -72,9 +72,9 @@ class Watch:
                 self._waiters.schedule()
 
     def wait_for(self, timeout_ms: int, now_ms: int) -> None:
-        """Replaces the timeout, also one that has passed: the request now waits for `timeout_ms` from `now_ms` on, which is the present. A
-        deadline that is earlier stays, and begins the rest of the wait when it passes. So a timeout that is replaced at each request costs
-        nothing."""
+        """Replaces the timeout, even if it has passed: the request now waits until `timeout_ms` after the present time `now_ms`. A timer
+        that is set for an earlier time is kept; when it fires, it is set again for the rest of the wait. So replacing the timeout at each
+        request costs nothing."""
         waiters = self._waiters
         if waiters.is_closing:
             timeout_ms = 0

@@ -5,7 +5,7 @@ one answer may be large. When all connections together use more than their limit
 Connections whose peer has taken nothing since its answers began to wait are closed first. Among equals, the largest connections of the
 address that uses the most memory are closed first.
 
-Slices of files do not count, because they are not in memory.
+Slices of files are not charged, because they are not in memory.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ WAITING_REQUEST_BYTES = 3000
 
 
 class Slot:
-    """The slot of one answer in the order of answers. The slot ends when this answer and all earlier answers have been passed to the
-    channel."""
+    """Reserves the position of one answer in the order of its connection's answers. The slot is used until this answer and all earlier
+    answers have been passed to the channel."""
 
     __slots__ = ("abandon", "parts", "size")
 
@@ -53,7 +53,7 @@ class AnswerAccount:
         self.parked_bytes = 0
         """Bytes of waiting requests, and of answers that wait for an earlier answer."""
         self.unsent_bytes = 0
-        """Bytes of answers that are not written to the socket, as they were last counted."""
+        """Bytes of answers that were not written to the socket when they were last counted."""
         self.sent_before = -1
         """`bytes_sent` of the channel when answers began to wait; -1 if no answer waits."""
 

@@ -1,16 +1,17 @@
 """Buffers for received bytes until their frame is complete, and the limit on their memory.
 
 Small frames are parsed in one buffer that all connections of the loop share: a connection only keeps a copy of an unfinished tail. A larger
-frame gets its own buffer, which grows with the received bytes, so a peer that announces 100 MiB and sends nothing costs little: 16 KiB at
-first, or twice the bytes that arrived with its start. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because
-making them costs as much as copying the batch. A frame of this size gets a pooled buffer once 16 KiB of it have arrived.
+frame gets its own buffer, which grows with the received bytes. It has 16 KiB at first, or twice the bytes that arrived with its start, so a
+peer that announces 100 MiB and sends nothing costs little. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because
+allocating one costs as much as copying the batch. A frame of this size gets a pooled buffer once 16 KiB of it have arrived.
 
-The buffers of all large frames together stay below the limit `bytes_max`. There are three exceptions. A new frame always gets a buffer for
-the bytes that have been read already, which are at most the 64 KiB of the shared buffer, or for 16 KiB. A waiting frame may use the
-reserve. A frame that is the only one may always grow. A frame with a full buffer grows when more of it can be read. If it would exceed the
-limit, reading is paused until other frames have ended. The waiting frame with the fewest missing bytes continues first; each tick of its
-age counts as `AGE_BYTES` fewer missing bytes. This frame may use the reserve if that completes it, so small requests are served while large
-ones wait for each other. A tick is one call of `relieve`, every `ottla.tick.interval.ms`.
+The buffers of all large frames together stay below the limit `bytes_max`. There are three exceptions. A new frame always gets a first
+buffer: 16 KiB, or the size of the bytes that have been read already, which are at most the 64 KiB of the shared buffer. The first waiting
+frame may use the reserve (`RESERVE_PART`). If only one frame has a buffer, it may always grow. A frame with a full buffer grows when more
+of it can be read. If it would exceed the limit, reading is paused until other frames have ended. The waiting frame with the fewest missing
+bytes continues first; in this order, each tick of a frame's age is worth `AGE_BYTES` fewer missing bytes. This frame may use the reserve if
+that completes it, so small requests are served while large ones wait for each other. A tick is one call of `relieve`, every
+`ottla.tick.interval.ms`.
 
 When a frame has to wait, or another begins while memory is full, `unfinished_requests.py` selects frames to drop. Dropping a frame closes
 its connection. So peers that begin requests and never finish them do not stop other clients. When all frames wait for each other, `relieve`
@@ -32,7 +33,7 @@ SHARED_BYTES = 1 << 16
 POOLED_BYTES = (1 << 20) + (1 << 16)
 POOLED_BUFFERS_MAX = 8
 POOL_FROM_RECEIVED_BYTES = 1 << 14
-"""A peer must have sent this much of a large frame before a whole pooled buffer is lent to it."""
+"""Number of bytes of a large frame that a peer must have sent before the frame gets a pooled buffer."""
 UNBOUNDED = (1 << 63) - 1
 CROWDED_PART = 1 / 4
 """Part of the limit. If more is in use, a frame gets a pooled buffer only after a quarter of one has been received; until then its buffer
@@ -112,7 +113,8 @@ class ReceiveBuffers:
         return self.bytes_lent <= self.full_bytes
 
     def wait(self, frame: LargeFrame) -> None:
-        """Lets a frame wait that must grow. Its connection reads again when there is memory. Drops the slowest requests until then."""
+        """Queues a frame that needs a larger buffer. Its connection reads again when there is memory. Drops the slowest requests until
+        then."""
         self._waits += 1
         frame.waiting_number = self._waits
         self._waiting[frame.waiting_number] = frame

@@ -1,8 +1,8 @@
 """Requests that are not executed yet, most of them incomplete, and their order of eviction when memory is short.
 
-While requests wait for memory, the slowest are dropped. The pace of a request is the number of bytes that it has received since the last
-tick but one (a tick is `ottla.tick.interval.ms`). The pace is compared first, because a peer may send much at first and then a byte each
-second. If two requests have the same pace, their averages since they began decide. A request is not dropped for slowness while it is
+While requests wait for memory, the slowest are dropped. The pace of a request is the number of its bytes that were received since the tick
+before the last one (a tick is `ottla.tick.interval.ms`). The pace is compared first, because a peer may send much at first and then a byte
+each second. If two requests have the same pace, their averages since they began decide. A request is not dropped for slowness while it is
 younger than two ticks, while it waits for the broker, or if it will be complete soon at its pace.
 
 A peer that always opens new connections has only requests that are too young to be judged by their pace. So when requests fill the memory,
@@ -23,8 +23,8 @@ from typing import Protocol
 RIPE_TICKS = 2
 """Minimum age, in ticks, at which a request is judged by its rate."""
 SOON_TICKS = 10
-"""A request that will be complete within this many ticks, at its latest rate, is not dropped for slowness. A small request counts as if it
-missed 64 KiB (`Inbox.missing_bytes`)."""
+"""A request that will be complete within this many ticks, at its latest rate, is not dropped for slowness. A small request is treated as if
+64 KiB of it were missing (`Inbox.missing_bytes`)."""
 
 
 class Reader(Protocol):
@@ -102,7 +102,7 @@ class UnfinishedRequests:
         one.moved = self.moves = self.moves + 1
 
     def next_slowest(self) -> Unfinished | None:
-        """Returns the slowest request that is old enough to be judged and will not be complete soon. Returns each at most once in a
+        """Returns the slowest request that is old enough to be judged and will not be complete soon. Returns each request at most once in a
         tick."""
         if self._slowest is None:
             judged = ((self._pace(one), number, one) for number, one in enumerate(self._all()) if self._is_judged(one))
@@ -135,7 +135,7 @@ class UnfinishedRequests:
         return self.tick - one.begun_tick >= RIPE_TICKS
 
     def _is_judged(self, one: Unfinished) -> bool:
-        """Whether its peer is responsible for its pace."""
+        """Whether the peer, and not the broker, is responsible for the request's pace, and the request is old enough to be judged."""
         return self._is_ripe(one) and not one.waits_for_broker
 
     def _came_lately(self, one: Unfinished) -> int:

@@ -1,4 +1,4 @@
-"""Answers the probes of the HTTP port: whether the broker lives, whether it has started, whether it can serve.
+"""Answers the probes of the HTTP port: whether the broker is alive, has started, and is ready to serve.
 
 Alive means that the event loop answers. It depends on nothing else, because a broker that cannot serve for a while must not be killed.
 Ready means that clients should connect: the broker has opened its replicas, its session with the metadata store is alive, a log directory

@@ -1,8 +1,8 @@
-"""Histograms of durations whose cost is one addition, with a bucket for each number of bits.
+"""Histograms of durations. Recording a duration costs one addition.
 
-Bucket n counts durations of n bits, 2^(n-1) <= nanoseconds < 2^n; so a duration is filed by `buckets[nanoseconds.bit_length()] += 1`.
-A quantile is interpolated within its bucket: it is off by less than the bucket is wide, a factor of two, and usually by far less. So a
-dashboard shows whether a request takes 50 microseconds or 50 milliseconds.
+Bucket n counts durations of n bits, 2^(n-1) <= nanoseconds < 2^n; so a duration is recorded by `buckets[nanoseconds.bit_length()] += 1`. A
+quantile is interpolated within its bucket. It is wrong by a factor of less than two, because the upper bound of a bucket is twice its lower
+bound. So a dashboard shows whether a request takes 50 microseconds or 50 milliseconds.
 
 `Recent` turns counts since the start into counts of the last minutes, by keeping earlier readings.
 """

@@ -5,7 +5,7 @@ with the numbers in them. There are three groups of lines: leader and replicas (
 size (`ends`). Each topic caches the encoded text of its partitions. An unchanged partition costs two comparisons. After each `PIECE`
 partitions the event loop may serve clients.
 
-Counters never decrease: when a topic is deleted, its series end, but the total without a topic label keeps the topic's counts.
+Counters never decrease: when a topic is deleted, its series end, but the total of all topics still includes its counts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One scrape: all metrics of the broker, as Prometheus text.
 
-A scrape reads values that the broker's objects have anyway, and a few plain counters on the paths of records and requests. `steps` makes it
-in small pieces, so that clients are served in between.
+A scrape reads the state of the broker's objects, and a few plain counters that requests and records increase. `steps` makes it in small
+pieces, so that clients are served in between.
 
 `metric_families.py` has the table of metrics, `metric_page.py` makes the text, and one module for each part of the broker collects values.
 """

@@ -1,7 +1,8 @@
 """Delays new connections that exceed the configured rates (`security/quotas/connections.py`).
 
-The connections of a listener are opened in order: a waiting one delays those behind it. A refused connection is closed after its delay and
-delays no other. Nothing is read from a waiting connection. Only `WAITING_MAX` connections wait; any further one is closed at once.
+The connections of a listener are opened in order: a waiting one delays those behind it. A connection that is beyond the rate of its address
+is closed after its delay, and delays no other connection. Nothing is read from a waiting connection. Only `WAITING_MAX` connections wait;
+any further one is closed at once.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A request is executed and answered at once. The answer contains the time that the client must wait (`throttle_time_ms`), and for that time
 its connection reads and executes nothing (KIP-219). So a client that does not wait gains nothing: its requests stay in its socket. A new
 connection gains nothing either: the debt belongs to the user and the client id, and a new connection is throttled before its first request.
-Handlers set `throttle_time_ms` themselves if a quota changes their answer (an empty fetch, a topic that is not created). The longest of all
-these times counts.
+Handlers set `throttle_time_ms` themselves if a quota changes their answer (an empty fetch, a topic that is not created). The client must
+wait for the longest of these times.
 
 Connections of brokers are exempt. A forwarded request is charged by the broker that executes it. The broker that has forwarded it throttles
 the connection for the time in the answer.

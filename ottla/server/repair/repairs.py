@@ -1,8 +1,8 @@
 """Handles damage in the open logs of a broker: determines its extent, hands leadership over, repairs the segment.
 
-A doubt (a read found bytes that are no batch, a follower was sent a damaged batch) leads to a check of the segment. The scrub checks all
-segments. Only the result of a check counts: the damaged offsets are refused from then on, and the rest is served (`replication/damage.py`).
-The active segment is sealed before its repair, so that there is one way to repair.
+A segment is checked when a read found bytes that are no batch, or a follower was sent a damaged batch. The scrub checks all segments. Only
+a check decides that a segment is damaged: reads of the damaged offsets are refused from then on, and all other records are served
+(`replication/damage.py`). The active segment is sealed before its repair, so that only sealed segments are repaired.
 
 A leader with other live replicas in sync reports itself as failed, once for all damage of its log. Then the controller removes this replica
 from the in-sync set, elects another leader, and makes this replica a follower. A follower, or a leader without such replicas, fetches the

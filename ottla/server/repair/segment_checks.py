@@ -1,7 +1,7 @@
-"""Runs the checks of segments in a thread, piece by piece, with a pause after each piece where the rate is bounded.
+"""Checks segments for damage, piece by piece in a thread, with a pause after each piece if the rate is limited.
 
-The result counts only if the log has the same segment at the end as at the beginning: compaction, retention, a truncation or a repair may
-have replaced it, and then there is no result. The check finds damage. If there is none, it also renews a time index that lacks records.
+Compaction, retention, a truncation or a repair may replace the segment during the check; then the result is dropped. If the check finds no
+damage, it also rebuilds a time index that lacks records.
 """
 
 from __future__ import annotations

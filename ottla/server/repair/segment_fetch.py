@@ -1,9 +1,9 @@
 """Repairs one damaged segment of an open log with the records of another replica.
 
-The requests are a consumer's Fetch requests. Any replica answers them, leader or follower, with records below its high watermark, so
-uncommitted records are never taken. The records of each answer are checked and written in a thread (`storage/segment_repair.py`). At the
-end the new files are put in place on the loop. A failure before that ends the attempt with a reason and changes nothing in the log. If the
-disk fails then, the replica is taken offline.
+The broker sends the Fetch requests of a consumer. Any replica, leader or follower, answers them with records below its high watermark, so
+uncommitted records are never used. The records of each answer are checked and written in a thread (`storage/segment_repair.py`). At the end
+the new files are put in place on the loop. A failure before that ends the attempt with a reason and changes nothing in the log. If the disk
+fails then, the replica is taken offline.
 """
 
 from __future__ import annotations
