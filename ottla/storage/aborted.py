@@ -2,8 +2,8 @@
 
 An entry has 34 bytes: version (int16, 0), producer id, first offset, last offset (the abort marker's) and the last stable offset at the
 moment of the abort. Entries are in the order of the markers. A reader of committed data gets every aborted transaction that overlaps its
-range. The last stable offset ends the search: once an entry's last stable offset has reached the range's end, no later entry overlaps the
-range. An overlapping transaction, still open at that moment, would have kept the last stable offset lower.
+range. The search ends at an entry whose last stable offset has reached the range's end, because no later entry overlaps the range: such a
+transaction was open at that moment, and would have kept the last stable offset lower.
 
 Invariants: the index belongs to the segment that holds the marker, so index and records are kept and deleted together. A search
 reads the entries from the first marker in the range on, and no entries of earlier markers. An entry takes 32 bytes of memory.

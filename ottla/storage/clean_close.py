@@ -1,4 +1,4 @@
-"""Closes logs cleanly: what is written, what must be synced, and what follows the sync.
+"""Closes logs cleanly: writes their last files, returns the files to sync, and closes them after the sync.
 
 Thousands of logs are closed in three steps, so that the syncs of many can run in threads meanwhile: `prepare` on the loop, the sync of the
 files that it returned anywhere, `finish` on the loop. A log that was closed cleanly before and has not changed since has nothing to sync.

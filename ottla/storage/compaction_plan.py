@@ -10,7 +10,7 @@ abort), or records younger than `min.compaction.lag.ms`. A segment that a round 
 A log is due when the dirty segments' part of the bytes exceeds `min.cleanable.dirty.ratio`, or when the first batch of the oldest dirty
 segment is older than `max.compaction.lag.ms`.
 
-Left out: which records are kept (`segment_rewriter.py`), when to plan (`server/compaction_schedule.py`).
+`segment_rewriter.py` decides which records are kept, and `server/compaction_schedule.py` when to plan.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def plan_in_steps(
     segments = yield from _cleanable(log, last_stable_offset, now_ms)
     if not segments:
         return None
-    # An offset outside the log is older than a truncation or deletion, or of an earlier log of that name: then all segments are dirty.
+    # The offset is outside of the log if the log was truncated or deleted since it was noted. Then all segments are dirty.
     dirty_from = first_dirty_offset if log.segments[0].base_offset <= first_dirty_offset <= log.log_end_offset else 0
     dirty = [segment for segment in segments if segment.end_offset > dirty_from]
     if not dirty or not _is_due(log, segments, dirty, now_ms):
@@ -122,9 +122,9 @@ def _aborted(log: Log, end_offset: int) -> Generator[None, None, tuple[AbortedTr
 
 
 def _kept(producers: ProducerStates, end_offset: int) -> Generator[None, None, tuple[array[int], array[int]]]:
-    """Returns two lists for the job: the batches of the duplicate check, so that the log alone can restore it (I20), and the producers
-    without such a batch. The epoch of such a producer is only in its marker, and without the marker an older epoch would no longer be
-    fenced (I21).
+    """Returns two lists for the job. The first has the last batches of each producer, so that the check for duplicates can be restored from
+    the log alone (I20). The second has the producers without such a batch. The epoch of such a producer is only in its marker, and without
+    the marker an older epoch would no longer be fenced (I21).
 
     Both are flat arrays (producer id, last offset or epoch, ...), which are cheap to send to the worker. Producers may write between the
     steps; that never adds to what must be kept below `end_offset`.

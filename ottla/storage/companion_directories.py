@@ -1,7 +1,7 @@
 """Compares the log directories of a single broker with the log directories of its last start.
 
-Each of several log directories has a file with the ids and paths of all of them. A start without one of these directories would create
-its logs again, empty. A broker of a cluster has no such file: its replicas fetch missing records from the leader.
+If the broker has several log directories, each has a file with the ids and paths of all. Without this file, a start that lacks one of the
+directories would create its logs again, empty. A broker of a cluster has no such file: its replicas fetch missing records from the leader.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Absent(NamedTuple):
 
 
 def find_absent(disk: Disk, paths: Sequence[str]) -> Absent | None:
-    """Returns a directory that the files in `paths` name and whose id none of `paths` has; None if there is none. Its path may be one of
-    `paths`, if the directory there is empty or not mounted. Raises `StorageError`."""
+    """Returns a directory that the files in `paths` name, but that is in none of `paths` according to its id; None if there is none. The
+    returned path may be one of `paths`, if the directory there is empty or not mounted. Raises `StorageError`."""
     owners = [read_meta_properties(disk, path) for path in paths]
     present = {owner.directory_id for owner in owners if owner is not None}
     noted = {f"{path}/{COMPANIONS_FILE}": _read(disk, path) for path in paths}
@@ -72,7 +72,7 @@ def note_companions(disk: Disk, paths: Mapping[str, str], *, are_all: bool) -> N
 
 def refuse_duplicates(disk: Disk, name: str, directories: Sequence[str]) -> None:
     """Raises `DirectoryRefused` if several log directories hold the same log. Apache Kafka refuses them too. One of the logs is stale, and
-    the broker does not know which. The left-over log of a deleted topic of the same name does not count. `name`: the name of the log's
+    the broker does not know which. The left-over log of a deleted topic with the same name is ignored. `name`: the name of the log's
     directory. A log without a topic id is not compared.
     """
     seen: dict[bytes, str] = {}

@@ -1,7 +1,8 @@
-"""Cuts the files of a log at an offset, where `recovery.py` has found damage, or earlier if the header of a batch before it is damaged too.
+"""Cuts the files of a log at the offset where `recovery.py` has found damage, or before an earlier batch if the header of that batch is
+damaged too.
 
-Another replica has the records from there on, or an operator accepts their loss. Recovery calls this and then reads the shorter log, with
-its CRCs, which are not checked here. Left out: the decision whether the log may be cut (`server/replica_changes.py`).
+Another replica has the records from there on, or an operator accepts their loss. This module does not check CRCs: recovery calls it, and
+then reads and checks the shorter log. `server/replica_changes.py` decides whether the log may be cut.
 """
 
 from __future__ import annotations

@@ -3,10 +3,8 @@
 A group commit calls `unsynced` and syncs the returned files in their order (contents first, then the names in the directory), perhaps in a
 thread. Then it calls `mark` with the log's end at the time of `unsynced`. Small files (epochs, the indexes of a sealed segment, aborted
 transactions, metadata) are noted when they are written, and stay noted until a round that synced them is marked. Invariant:
-`recovery_point` never exceeds the synced part of the log: a round that began before a truncation counts only up to the cut. One round runs
-at a time.
-
-Left out: running the sync.
+`recovery_point` never exceeds the synced part of the log: a round that began before a truncation raises it at most to the offset of the
+truncation. One round runs at a time. `server/flusher.py` runs the syncs.
 """
 
 from __future__ import annotations
@@ -42,8 +40,8 @@ class Durability:
         self._changed.update(dict.fromkeys(paths))
 
     def name(self, first: Segment, directory: str) -> None:
-        """Makes the name of a log's first segment durable, before another segment exists or older ones are removed. If a power failure took
-        this name and left a later one, the log would seem to begin later.
+        """Makes the name of a log's first segment durable, before another segment exists or older ones are removed. If a power failure
+        removed this name and not a later one, the log would seem to begin later.
         """
         if not first.is_name_durable:
             self._disk.sync_directory(directory)
@@ -99,7 +97,7 @@ class Durability:
         self.recovery_point = offset
 
     def _bound_recovery(self, offset: int, directory: str) -> None:
-        """Notes durably that nothing from `offset` on counts as synced at the next start. A thread may be writing the checkpoint with the
+        """Stores durably, for the next start, that nothing from `offset` on is synced. A thread may be writing the checkpoint with the
         higher recovery point; without the note the next start would trust bytes that were never synced.
         """
         if offset < self.recovery_point:

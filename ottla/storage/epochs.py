@@ -2,14 +2,14 @@
 
 It is a list of (epoch, start offset), both strictly increasing: an epoch reaches from its start to the start of the next epoch.
 `end_offset_for` answers a follower that looks for the offset where its log and the leader's diverge. An epoch is added with its first
-record, never before: a leader that has written nothing may have to follow one that sends records of older epochs. So the list follows from
-the batches in the log, and the file only has to be durable up to the recovery point; recovery rebuilds the rest from the batches. A log
-that was never synced may have no file yet.
+record, never before: a leader that has written nothing may have to follow one that sends records of older epochs. So the list can be
+rebuilt from the batches in the log, and the file only has to be durable up to the recovery point; recovery rebuilds the rest from the
+batches. A log that was never synced may have no file yet.
 
 Invariant: epochs and offsets strictly increase. A new entry removes the entries that contradict it (the same or a newer epoch, or a start
 at or after the new one).
 
-Left out: when to write the file (`Log` does it with its group commits), and fencing (`replication`).
+`Log` decides when the file is written (at its group commits). Fencing is in `ottla/replication`.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class LeaderEpochs:
         self._stored = (self.epochs, self.starts)
 
     def append_to_file(self, disk: Disk, directory: str) -> Syncable | None:
-        """Adds the epochs that the file lacks, in place, and returns the file, which must be synced. Makes the first file. Returns None,
-        without a change, if the file must be replaced.
+        """Adds the epochs that the file lacks, in place, and returns the file, which must be synced. Creates the file if there is none. If
+        the file must be replaced, changes nothing and returns None.
 
         Replacing a file is slower: ext4 first writes the blocks of the new file, up to 3 ms for each log of a clean stop. A kill does not
         tear the write in place. A file that a power failure tears is invalid, and recovery rebuilds it from the batches.

@@ -6,8 +6,8 @@ small copy (`BytesFile`).
 
 A group commit syncs `PathSync` and `DirectorySync` as well as `SharedFile`, from any thread.
 
-Left out: truncation. If a follower cuts the log, a slice of it reads short, and the reader must treat missing bytes as a lost connection.
-`OpenFiles.on_short` is called, because the file may be damaged.
+A slice is not protected from truncation. If a follower cuts the log, reading the slice returns too few bytes, which the reader must treat
+as a lost connection. `OpenFiles.on_short` is called, because the file may be damaged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ of a Fetch of one record. Records of larger answers stay slices, because a clien
 
 
 class Syncable(Protocol):
-    """Something that a group commit makes durable, perhaps in a thread."""
+    """A file or directory that a group commit syncs, perhaps in a thread."""
 
     def sync(self) -> None: ...
 
@@ -91,7 +91,7 @@ class DirectorySync:
 
 
 class BytesFile:
-    """`ports.File` over a few bytes; it can only be read."""
+    """Implements `ports.File` with a few bytes in memory. It can only be read."""
 
     __slots__ = ("_data", "path")
 

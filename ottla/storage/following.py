@@ -2,8 +2,8 @@
 
 All batches of an answer are checked before the first one is written. They must have magic 2 and the right CRC. Offsets must begin at or
 after the log's end and strictly increase; gaps are legal, because compaction makes them. Leader epochs must not decrease nor exceed the
-leader's current epoch (I1, I4, I16). Otherwise CORRUPT_MESSAGE is raised, and nothing is appended. Left out: what the follower does then
-(`replication/follower.py`).
+leader's current epoch (I1, I4, I16). Otherwise CORRUPT_MESSAGE is raised, and nothing is appended. `replication/follower.py` handles the
+refusal.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ the log is. So the copy has the log's batches up to its own end. When the log's 
 
 At every moment one directory has the log's own name, or none has it and a copy is marked as complete (`COPIED_FILE`); then the next start
 finishes the replacement (`finish_replacement`). The order: sync and mark the copy; rename the old directory, durably; give the copy the
-name, durably; remove the mark. Left out: when a piece is copied, and how fast (`server/directories/moves.py`).
+name, durably; remove the mark. `server/directories/moves.py` decides when a piece is copied, and how fast.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The generations of a log directory: random ids in a file of the directory. A run of the broker appends an id before it registers, unless
-no controller has noted the last one, and stores the number of renewals with it.
+"""The generations of a log directory: random ids in a file of the directory. A starting broker appends an id before it registers, unless no
+controller has noted the last id yet. Beside each id the file has the number of its renewals.
 
 The controller notes the newest id in the metadata store when the broker has registered. An older copy of the directory lacks the noted id,
 so the controller recognizes a disk that was set back to an earlier state (`controller/membership.py`). A copy that was made during the
 present run has the id. So a running broker renews its generation at an interval: it raises the number first in the file and then in the
 metadata store (`server/directories/generation_renewals.py`). A copy that has a lower number than the store is too old. `compare` then
 forgets all ids, and the controller does not accept the directory, because it lacks the noted id. Invariant: the number in the file is never
-lower than the number in the store, whenever the broker was killed. If the file lacks the stored id, only the controller judges it.
+lower than the number in the store, whenever the broker was killed. If the file lacks the id in the store, `compare` changes nothing, and
+the controller refuses the directory.
 
 If a run ends before it has stored that a controller noted its id, the next run registers with the same id. A copy that was made in the
 ended run is then not recognized.

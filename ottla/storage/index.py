@@ -9,8 +9,7 @@ are unwritten, at a checkpoint (`recovery_aids.py`), at a roll and at close. The
 or allocated in advance.
 
 Invariants: offsets, positions and timestamps never decrease. An index can always be rebuilt from its segment, so a crash may leave it short
-or wrong: `load` checks its entries, and the segment checks that a batch begins at an entry's position. Left out: reading the segment
-(`segment.py`).
+or wrong: `load` checks its entries, and the segment checks that a batch begins at an entry's position. `segment.py` reads the segment.
 """
 
 from __future__ import annotations

@@ -3,14 +3,14 @@ them with another codec.
 
 The header of a batch names the largest timestamp, and some producers name a wrong one. With `CreateTime` all uncompressed batches are
 therefore inspected. A compressed batch is inspected only if the topic demands it for another reason, the header cannot be true, the topic
-bounds timestamps, or the batch is small. The headers of other compressed batches are believed, because decompression would cost more than
-all other work on such a batch.
+bounds timestamps, or the batch is small. For other compressed batches the timestamp in the header is used, because decompression would cost
+more than all other work on such a batch.
 
 A few kilobytes may unpack to many megabytes and millions of records. A `LoopBudget` therefore limits the work on the loop for each request.
 Beyond the budget `inspect_here` raises `WorkerNeeded`, and the caller has `inspect_batch` done in the worker process
 (`server/record_worker.py`). A batch that unpacks to more than `ottla.batch.decompressed.max.bytes` is refused in either place.
 
-Left out: checks of the header alone (`validate.py`), the order of appends meanwhile (`server/inspections.py`).
+`validate.py` checks headers. `server/inspections.py` keeps the order of appends meanwhile.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPP
 @immutable
 class Demands:
     """The work that a topic demands for a batch. `codec`: the batch is compressed again with this codec, at `level` if set; None keeps its
-    codec. `is_timed`: the range of the timestamps is wanted. `is_optional`: the look is skipped when the budget is used up.
+    codec. `is_timed`: the range of the timestamps is wanted. `is_optional`: the batch is not inspected when the budget is used up.
     `record_bytes_max`: the largest record of a compressed batch; None: no limit."""
 
     is_validated: bool
@@ -68,7 +68,8 @@ class Demands:
 
 
 class Inspection(NamedTuple):
-    """The result of a look: the batch under the demanded codec, if that is another one, and the range of its timestamps, if wanted."""
+    """The result of inspecting a batch: the batch compressed with the demanded codec, if it had another one, and the range of its
+    timestamps, if wanted."""
 
     repacked: bytearray | None
     times: TimeRange | None
@@ -95,7 +96,7 @@ class InspectBatch:
 
 @immutable(kw_only=True)
 class Inspected:
-    """The worker's answer: the reason to refuse the batch (`code` is not 0), or the result of its look."""
+    """The worker's answer: the reason to refuse the batch (`code` is not 0), or the result of inspecting it."""
 
     demands: Demands
     code: int = 0
@@ -127,10 +128,10 @@ class LoopBudget:
 
 
 class Inspector(Protocol):
-    """Looks into a batch for `replication/leader.py`."""
+    """Inspects batches for `replication/leader.py`."""
 
     def inspect(self, batch: memoryview, header: BatchHeader, config: LogConfig) -> Inspection | None:
-        """Returns the result, None if the batch was not looked into. Raises `ApiError` (refused) or `WorkerNeeded`."""
+        """Returns the result; None if the batch was not inspected. Raises `ApiError` if the batch is refused, or `WorkerNeeded`."""
 
 
 class InspectHere:
@@ -162,7 +163,7 @@ class InspectedEarlier:
 
 
 def is_inspected(config: LogConfig) -> bool:
-    """Whether a log of this configuration may demand a look into batches."""
+    """Whether batches of a log with this configuration may have to be inspected."""
     return not config.is_log_append_time or not is_only_timed(config) or config.record_bytes_max is not None
 
 
@@ -222,8 +223,8 @@ def repack_own(batch: memoryview, header: BatchHeader, config: LogConfig) -> byt
 
 
 def inspect_here(batch: memoryview, header: BatchHeader, demands: Demands, budget: LoopBudget) -> Inspection | None:
-    """Returns the result. Raises `ApiError` for a bad batch. Beyond the budget it raises `WorkerNeeded`, or skips an optional look. A batch
-    that turns out to exceed the budget while it is read, or to be damaged, uses up what may have been spent on it."""
+    """Returns the result. Raises `ApiError` for a bad batch. Beyond the budget it raises `WorkerNeeded`, or skips an optional look. If the
+    batch exceeds the budget while it is read, or is damaged, the budget is charged with the largest amount that may have been spent."""
     if demands is MERE_LOOK and header.record_count <= budget.times:
         budget.times -= header.record_count
         return look_here(batch, header)
@@ -252,7 +253,7 @@ def inspect_here(batch: memoryview, header: BatchHeader, demands: Demands, budge
 
 
 def _skip(demands: Demands) -> Inspection | None:
-    """Returns None for an optional look. Raises `WorkerNeeded` for any other."""
+    """Returns None if the inspection is optional, else raises `WorkerNeeded`."""
     if demands.is_optional:
         return None
     raise WorkerNeeded(demands) from None

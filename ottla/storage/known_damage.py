@@ -2,7 +2,7 @@
 them.
 
 The file is written when damage is found and removed when nothing is damaged. It only names segments to check; each is checked again before
-it is repaired. Left out: who checks and repairs them (`server/repair/repairs.py`).
+it is repaired. `server/repair/repairs.py` checks and repairs them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def read(disk: Disk, directory: str, notes: list[str]) -> frozenset[int]:
 
 
 def write(disk: Disk, directory: str, base_offsets: frozenset[int]) -> None:
-    """Raises `StorageError`."""
+    """Stores the base offsets, or removes the file if there are none. Raises `StorageError`."""
     path = f"{directory}/{KNOWN_DAMAGE_FILE}"
     if base_offsets:
         write_lines(disk, path, [str(base_offset) for base_offset in sorted(base_offsets)], is_durable=False)

@@ -1,4 +1,5 @@
-"""The ledger of a log directory: where each of its logs ends, what of it is synced, and its high watermark, up to the last append.
+"""The ledger of a log directory. It has a row for each log, with the log's end, the end of its synced part and its high watermark, up to
+date with the last append.
 
 A start after a crash compares each log with its row. A crash tears only the bytes above the noted end, because the end is noted after the
 write. A log that ends below the noted end, or has a bad batch below it, was therefore damaged. A row without a log shows that a log is
@@ -9,8 +10,8 @@ has no space for a page when a value is written to it, the operating system ends
 no acknowledged record is lost. After a power failure each value may be an older one: then only `synced`, which was true when it was
 written, still proves something (`settle`). A truncation clears a row before it touches the log. A ledger is a few files, each four times as
 large as the one before. A row has a checksum over its topic id and partition, not over its offsets. Checksum and newest leader epoch share
-one cell. A row that names no log is free. A ledger that is missing or damaged proves nothing (`is_known`). Left out: how recovery uses a
-proof (`recovery.py`), and how a restart of the machine is detected (`server/directories/log_directories.py`).
+one cell. A row that names no log is free. A ledger that is missing or damaged proves nothing (`is_known`). `recovery.py` uses the proofs.
+`server/directories/log_directories.py` detects a restart of the machine.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class LedgerRow:
         cells[at] = cells[at] & CHECK_MASK | epoch + 1 << CHECK_BITS
 
     def clear(self) -> None:
-        """Proves no end and no start until `enter`: the log is about to be cut."""
+        """Removes end and start from the row until `enter`, because the log is about to be cut."""
         self.cells[self.at] = self.cells[self.at + START] = UNKNOWN
 
 
@@ -126,7 +127,7 @@ class Ledger:
     """See the module. `report` gets a line for each problem."""
 
     def __init__(self, disk: Disk, directory: str, report: Callable[[str], object], *, is_new: bool = False) -> None:
-        """`is_new`: nothing has ever been in the directory, so that a missing ledger is a complete one."""
+        """`is_new`: the directory has never held a log, so an empty ledger is complete."""
         self._disk = disk
         self._directory = directory
         self._report = report

@@ -107,7 +107,7 @@ class Log:
     # Appending
 
     def append(self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int) -> int:
-        """Stamps and writes a leader's validated batch. Returns its base offset. `header`: before the stamps. Raises `StorageError`."""
+        """Stamps and writes a leader's validated batch. Returns its base offset. `header` is not stamped yet. Raises `StorageError`."""
         base_offset = self.log_end_offset
         last_offset = base_offset + header[6]
         size, max_timestamp, row = header[1] + LOG_OVERHEAD, header[8], self.row

@@ -4,13 +4,13 @@ They are stored in Kafka's four checkpoint files, which identify a partition by 
 created again has the same name, and must not inherit the offsets of the old one (I41). Kafka's files have no field for a topic id, so
 `ottla-checkpoint-topic-ids` holds the id of each name, one line a topic.
 
-Invariant: a row of that file is written after all four files of its round. So an entry counts only if its row has the wanted topic id.
-Before a row is written, the entries of an older topic of that name are replaced or removed. Entries of a newer topic, from a round that
-stopped before its last file, have no row with their id yet. An entry without its row is lost, which costs a longer recovery. An entry
-without a partition directory is invalid too. A directory without the file of ids was written by Kafka or by an older version.
-`read_entries` then takes the ids from `partition.metadata`, and writes the file.
+Invariant: a row of that file is written after all four files of its round. So an entry is valid only if the row of its topic has the wanted
+topic id. Before a row is written, the entries of an older topic of that name are replaced or removed. If a round stopped before it wrote
+the ids, its entries of a new topic have no row yet, and are ignored. That costs a longer recovery. An entry without a partition directory
+is invalid too. A directory without the file of ids was written by Kafka or by an older version. `read_entries` then takes the ids from
+`partition.metadata`, and writes the file.
 
-Left out: when to write (`server/housekeeping.py`), how recovery uses the offsets (`recovery.py`).
+`server/housekeeping.py` decides when to write. `recovery.py` uses the offsets.
 """
 
 from __future__ import annotations

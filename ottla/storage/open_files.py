@@ -7,8 +7,8 @@ keeps its file open. When more than `files_max` files are open in all, `is_crowd
 
 The last small batch that readers waited for is kept in memory, because all of them read it next.
 
-Not handled: a failed write-back of a file that no process has open, which Linux may not report later. So `files_max` should be larger than
-the number of logs that are written to at the same time.
+If the write-back of a file fails while no process has it open, Linux may not report that later. This module does not detect it. So
+`files_max` should be larger than the number of logs that are written to at the same time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class OpenFiles:
     def discard(self, segment: OpenSegment) -> None:
         self.segments.pop(segment, None)
         self.active.pop(segment, None)
-        self.latest = None  # A file changes (closed, cut, removed): perhaps of this batch.
+        self.latest = None  # A file is being closed, cut or removed, perhaps the file of this batch.
 
     def keep_latest(self, segment: OpenSegment, batch: memoryview, base_offset: int) -> None:
         """Keeps a small batch that was just appended in memory, for the readers that wait for it."""

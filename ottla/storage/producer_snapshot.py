@@ -1,8 +1,8 @@
 """The format of a `.snapshot` file: the state of a partition's producers.
 
 Kafka's format: version (int16, 1), CRC-32C of all that follows (uint32), and one entry a producer with its last batch only. With these
-entries alone a restarted broker could recognize a retry of the last batch, but not of the four before it. So our own part follows Kafka's
-entries, under the same CRC: all cached batches with their CRCs, the length of the contiguous run of sequences, the start of the idle time,
+entries alone a restarted broker could recognize a retry of the last batch, but not of the four before it. So the file has a second part of
+our own, under the same CRC: all cached batches with their CRCs, the length of the contiguous run of sequences, the start of the idle time,
 and the completed transactions whose marker was at or above the high watermark when the file was written. Kafka's reader ignores our part,
 and we read a file without it as Kafka does.
 

@@ -1,10 +1,10 @@
 """The producers of one partition: sequences, fencing, duplicates, open transactions and the last stable offset.
 
-The state follows from the batches in the log: serving, recovery and following all call `apply` and `apply_marker`, which never fail and
-know no clock. `check` and `check_marker` accept or refuse a batch before a leader appends it, and change nothing. The last five batches of
+The state is computed from the batches in the log: leaders, followers and recovery all call `apply` and `apply_marker`, which never fail and
+read no clock. `check` and `check_marker` accept or refuse a batch before a leader appends it, and change nothing. The last five batches of
 a producer are kept with their sequences, offsets and CRC, so that a retry gets the offset of its first attempt. The same sequences with
-other bytes are refused with INVALID_RECORD, because answering them as a duplicate would drop records silently. A batch whose sequences were
-certainly all appended but which is older than those five is DUPLICATE_SEQUENCE_NUMBER; anything else out of order is
+other bytes are refused with INVALID_RECORD, because answering them as a duplicate would drop records silently. An older batch is refused
+with DUPLICATE_SEQUENCE_NUMBER if all of its sequences were certainly appended. Any other batch that is out of order is refused with
 OUT_OF_ORDER_SEQUENCE_NUMBER.
 
 The CRC is not compared if the stored batch has the broker's time, a delete horizon or fewer records than offsets (compaction causes the
@@ -12,8 +12,8 @@ last two), if the codecs differ, or if Kafka's snapshot without CRCs was restore
 
 Invariants: sequences of one (producer, epoch) are contiguous modulo 2^31 (I19). A leader accepts no older epoch (I21). After its marker, a
 transaction is in `completed` until the marker is below the high watermark. Until then the marker may be lost, so the last stable offset
-stays at or below the transaction's first offset. `producer_snapshot.py` writes this state to Kafka's snapshot files. Left out: verification
-of transactions with their coordinator (`replication/verification.py`), the aborted index (`aborted.py`).
+stays at or below the transaction's first offset. `producer_snapshot.py` writes this state to Kafka's snapshot files.
+`replication/verification.py` verifies transactions with their coordinator. `aborted.py` has the index of aborted transactions.
 """
 
 from __future__ import annotations
@@ -363,7 +363,7 @@ class ProducerStates:
 
         `now_ms` is wall time that does not jump (`SlewedClock`), so idle time continues over restarts and on another machine. It begins
         with the first sweep after the producer's last write. Timestamps of records are not used, because clients set them and they may be
-        years off. Markers count as writing (KAFKA-9144). A producer with an open transaction is never removed.
+        years off. A marker ends the idle time like a batch (KAFKA-9144). A producer with an open transaction is never removed.
         """
         if 0 <= self._swept_ms <= now_ms:
             self._next_sweep_ms = 2 * now_ms - self._swept_ms

@@ -1,22 +1,22 @@
 """Opens a log from its directory, after a clean stop and after a crash.
 
 After a clean stop recovery reads names, sizes, small files, the last index entries and the batches behind them. A log that ends before its
-recovery point has lost data and is refused with `DamagedLogError`. An empty sealed segment is also a loss; it is only noted. After a crash
-every batch from the recovery point on is checked (CRC, offsets, leader epoch). The log is cut at the first bad batch, the beginning of the
-torn tail; later segments are removed. Batches below the recovery point were synced. A bad batch there, or below the end that the ledger
-proves, means that the disk lost data. Cutting would lose acknowledged records silently, so `DamagedLogError` is raised with file and
-offset. The partition is then offline until it is repaired, unless its damage may be cut off (`is_replaceable`). If a log ends below the
-recovery point, after a whole batch, it was truncated just before the crash. Such a log is accepted unless the ledger proves a later end.
-After a failed sync the kernel may mark pages as clean that never reached the disk, and a later sync of them reports success (I44). So a log
-in a directory that failed is written again from its recovery point on, with the checked bytes, before it is synced.
+recovery point has lost data and is refused with `DamagedLogError`. An empty sealed segment has lost its records too, but that is only
+logged. After a crash every batch from the recovery point on is checked (CRC, offsets, leader epoch). The log is cut at the first bad batch,
+the beginning of the torn tail; later segments are removed. Batches below the recovery point were synced. A bad batch there, or below the
+end that the ledger proves, means that the disk lost data. Cutting would lose acknowledged records silently, so `DamagedLogError` is raised
+with file and offset. The partition is then offline until it is repaired, unless its damage may be cut off (`is_replaceable`). If a log ends
+below the recovery point, after a whole batch, it was truncated just before the crash. Such a log is accepted unless the ledger proves a
+later end. After a failed sync the kernel may mark pages as clean that never reached the disk, and a later sync of them reports success
+(I44). So a log in a directory that failed is written again from its recovery point on, with the checked bytes, before it is synced.
 
 A new directory gets `partition.metadata` and an empty segment. The first batch creates the indexes, the first sync the file of leader
 epochs. A log without batches needs no indexes, and a log without a sync no file of epochs.
 
 Recovery rebuilds from the batches: missing or damaged indexes, leader epochs and aborted transactions from the recovery point on (all
 epochs if their file is missing or torn), and the producers' state after the newest valid snapshot. As in Kafka, it removes leftover
-`.deleted`, `.cleaned` and `.tmp` files, and lets `.swap` files replace the old segments. `notes` gets one line for each repair. Left out:
-the checkpoints of the log directory, which the caller reads.
+`.deleted`, `.cleaned` and `.tmp` files, and lets `.swap` files replace the old segments. `notes` gets one line for each repair. The caller
+reads the checkpoints of the log directory.
 """
 
 from __future__ import annotations
@@ -156,8 +156,9 @@ def _last_known(opening: Opening, damage: DamagedLogError) -> str:
 
 
 def _compacted_end(opening: Opening, names: list[str]) -> int:
-    """Returns the end of the compacted part of the log, the largest there ever was. Kafka writes no note of it: without a note returns
-    `NEVER` if the clean offset or the policy shows that the log may have been compacted."""
+    """Returns the offset up to which the log may have gaps, because it was compacted: the largest offset in the names of `.compacted`
+    files. Kafka writes no such file. Without one, returns `NEVER` if the clean offset or the cleanup policy shows that the log may have
+    been compacted, else 0."""
     ends = compacted_ends(names)
     if ends:
         return max(ends[-1], opening.clean_offset)

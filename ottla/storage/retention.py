@@ -2,8 +2,8 @@
 
 A segment below the log start offset (after DeleteRecords) is removed under every cleanup policy, unless it is active. If the policy
 contains "delete", a segment is also removed if the rest has at least `retention.bytes` without it, or if its largest timestamp is older
-than `retention.ms`. The age of a segment without any timestamp counts from its creation or opening by this broker. Invariant: no segment
-with a record at or above the high watermark is selected (I7). Left out: removing files (`Log.delete_expired`), compaction.
+than `retention.ms`. The age of a segment without any timestamp begins when this broker creates or opens it. Invariant: no segment with a
+record at or above the high watermark is selected (I7). `Log.delete_expired` removes the files.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ CRC is checked from the offset `crc_from` on. Invariant: offsets of the yielded 
 and nothing is read past `end`. Leader epochs never decrease where the CRC is checked. For damage `DamageError` is raised with the position
 of the bad batch; the batches before it are valid. The CRC does not cover base offset and leader epoch. When two neighbours are in the wrong
 order, either can be the damaged one. If the earlier batch began with a jump (of offset or epoch) and the later batch has a right CRC, the
-error names the earlier batch, which was already yielded. Otherwise the error names the later batch. Left out: handling of damage
-(`recovery.py`).
+error names the earlier batch, which was already yielded. Otherwise the error names the later batch. `recovery.py` handles damage.
 """
 
 from __future__ import annotations

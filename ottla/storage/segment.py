@@ -5,7 +5,7 @@ The last segment of a log is the active one, which takes appends. It remembers t
 batches, so that reads at the end of the log find their position without reading the disk. All others are sealed, and load their indexes on
 use. Files are opened on use; all logs share one limit of open files (`OpenFiles`). A damaged offset or time index is rebuilt from the
 batches, with a line in `notes`. Invariants: positions stay below 2^31, offsets within 2^31 of the base; `size` counts whole batches only,
-without the bytes of a failed write. Left out: selecting the segment of an offset, rolling, recovery (`log.py`, `recovery.py`).
+without the bytes of a failed write. `log.py` selects the segment of an offset, and rolls. `recovery.py` recovers segments.
 """
 
 from __future__ import annotations

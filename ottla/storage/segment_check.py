@@ -3,11 +3,11 @@
 Every batch must be whole, have the right CRC, and begin after the end of the previous batch. Its leader epoch must be the log's epoch at
 its offset, if both are known. The last batch must end where the next segment begins, unless the segment was compacted. (Gaps within a
 segment are legal: the leader may have compacted its log before it sent it.) After damage the check continues at the next valid batch: the
-batch after the bad one by its length field, or else a batch with an entry in the index. So a flipped bit in the records loses one batch, a
-damaged length field all batches before the next index entry.
+batch after the bad one by its length field, or else a batch with an entry in the index. So a flipped bit in the records makes one batch
+unreadable, and a damaged length field makes all batches before the next index entry unreadable.
 
 It opens the file for each piece and shares nothing with the log, so it may run in a thread. Afterwards the caller must compare the segment
-with the log again. Left out: when and how fast to check (`server/repair/segment_checks.py`), and the repair.
+with the log again. `server/repair/segment_checks.py` decides when and how fast to check.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ aborted transactions are rebuilt by replaying the producers from the newest snap
 A damaged log that may have been compacted is fetched from its beginning up to the end of the damaged segment. Otherwise an old value of a
 key could remain here although the other replica has already removed its tombstone.
 
-`Replacement` shares nothing with the log and runs in a thread; `plan` and `install` run on the event loop. Left out: fetching the batches
-(`server/repair/segment_fetch.py`).
+`Replacement` shares nothing with the log and runs in a thread; `plan` and `install` run on the event loop. `server/repair/segment_fetch.py`
+fetches the batches.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class Replacement:
         remove_cleaned(self._disk, self._repair.directory)
 
     def _is_behind(self, header: BatchHeader) -> bool:
-        """Returns whether the batch is after the range of a compacted log. Then marks the range as complete, because the other replica has
-        compacted its end."""
+        """Returns whether the log is compacted and the batch is after the range. If so, marks the range as complete: the other replica has
+        no batches at the end of the range, because it has compacted them."""
         if header.base_offset < self._repair.end_offset or not self._repair.may_have_gaps:
             return False
         self.next_offset = self._repair.end_offset

@@ -4,14 +4,14 @@
 part and notes the last offset of each key. The second pass reads everything and writes `.cleaned` segments with their indexes, synced.
 Records keep their offsets. Meanwhile the log is served; it changes only in `Log.replace_segments`.
 
-Kept records (I8): the last record of each key, and all records that the first pass did not reach. Records without a key
-are removed. A tombstone is kept until its delete horizon. The first round that keeps it writes the horizon into the batch (KIP-534), so
-that every reader has `delete.retention.ms` to read it. Records of aborted transactions are removed at once. A marker is kept as long as a
-batch of its transaction, and for a delete horizon after that. The batches of each producer's duplicate check are kept, if necessary
-without records, so that the log alone can restore its sequences. A marker is kept if only it has its producer's last epoch. The last batch
-of the round is kept too, because the segment must not end earlier.
+Kept records (I8): the last record of each key, and all records that the first pass did not reach. Records without a key are removed. A
+tombstone is kept until its delete horizon. The first round that keeps it writes the horizon into the batch (KIP-534), so that every reader
+has `delete.retention.ms` to read it. Records of aborted transactions are removed at once. A marker is kept while the log has a batch of its
+transaction, and then until its own delete horizon. The last five batches of each producer are kept, if necessary without records, so that
+the producer's sequences can be restored from the log alone. A marker is also kept if no batch of its producer has the producer's last
+epoch. The last batch of the round is kept too, because the segment must not end earlier.
 
-Left out: selection of the dirty part, and installation of the result (`compaction_plan.py`).
+`compaction_plan.py` selects the dirty part, and installs the result.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class CompactionResult:
 
 @immutable(kw_only=True)
 class Order:
-    """The order to the worker process."""
+    """A request to the worker process: the job, and the limit on its rate of reads and writes."""
 
     job: CompactionJob
     bytes_per_second: float
@@ -243,8 +243,9 @@ class CleanedTransactions:
         return header.producer_id in self._aborted
 
     def end(self, header: BatchHeader, control: ControlRecord | None) -> tuple[bool, AbortedTransaction | None]:
-        """Ends a transaction. Returns (True, None) if none of its batches is left or the marker was emptied: the marker is needless.
-        Else returns False and the marker's entry of the aborted index, if it has one. An empty batch that is kept counts as left.
+        """Ends a transaction. The first result is whether its marker is needless: the log has no batch of the transaction any more, not
+        even an empty one, or an earlier compaction has removed the marker's record. The second result is the transaction's entry for the
+        aborted index, if it was aborted and its marker is needed.
         """
         self._begin(header.last_offset)
         if control is None:

@@ -8,7 +8,7 @@ its CRC; recovery then uses the previous one and replays more batches.
 
 Invariant: a snapshot above a truncation point is removed before the log is cut, so every snapshot agrees with the log.
 
-Left out: the contents of a snapshot (`producers.py`).
+`producers.py` has the contents of a snapshot.
 """
 
 from __future__ import annotations

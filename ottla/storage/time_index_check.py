@@ -1,8 +1,8 @@
 """Finds a time index that lacks records, and makes the right one, while a check reads the batches of its segment (`segment_check.py`).
 
 An entry promises that all records before its batch are older than its timestamp, and the last entry has the largest timestamp of a sealed
-segment. A look-up by time skips records by both. The index of an older version breaks the promise where some headers of a segment named a
-wrong largest timestamp and others the right one: it has entries for the latter only, so its form is right.
+segment. A look-up by time skips records by both. Older versions of Ottla believed the largest timestamps in the headers. If some headers of
+a segment are wrong, their index lacks entries for these batches, although it is well-formed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TimeIndexCheck:
         self._unpacked_bytes_max = segment.unpacked_bytes_max
         self._stored = TimeIndex(segment.path(TIME_INDEX_SUFFIX))
         self._made = TimeIndex(self._stored.path)
-        self._next_entry = 0  # of the stored ones
+        self._next_entry = 0  # in the stored index
         self._indexed_position = 0
         self._largest, self._largest_at = NO_TIMESTAMP, 0
         self._next_offset = segment.base_offset
@@ -33,7 +33,7 @@ class TimeIndexCheck:
 
     def add(self, position: int, header: BatchHeader, batch: Buffer) -> None:
         if position == 0:
-            self._stored.load(self._disk, RELATIVE_OFFSET_MAX + 1)  # a damaged one has no entries, and its first use makes it again
+            self._stored.load(self._disk, RELATIVE_OFFSET_MAX + 1)  # a damaged index has no entries, and its first use rebuilds it
         stored, last = self._stored, header.last_offset - self._base_offset
         while self._next_entry < len(stored) and stored.offsets[self._next_entry] <= last:
             self._lacks_records |= self._largest >= stored.timestamps[self._next_entry]

@@ -2,8 +2,8 @@
 
 Segments with an older largest timestamp are skipped. In the first other one, the time index gives an offset before which all batches are
 older, and the offset index its position. From there the headers of batches are read, and the records of the batches that may have the
-answer: usually one, but many if their headers have wrong timestamps. A `TimeSearch` limits the work of one call. Left out: isolation
-levels; the caller passes the end of the visible records as `end_offset`.
+answer: usually one, but many if their headers have wrong timestamps. A `TimeSearch` limits the work of one call. The caller handles
+isolation levels: it passes the end of the visible records as `end_offset`.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ of that topic, not the broker, which handles the `WireError` of its own readers.
 LogAppendTime and the topic's codec to a valid batch. It is called only for topics with one of them.
 
 A refusal is an `ApiError`: CORRUPT_MESSAGE for bytes that were damaged on the way (clients send them again), INVALID_RECORD for malformed
-bytes, and MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE or INVALID_TIMESTAMP. Left out: sequences and transactions (`producers.py`), the
-records (`inspection.py`).
+bytes, and MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE or INVALID_TIMESTAMP. `producers.py` checks sequences and transactions,
+`inspection.py` the records.
 """
 
 from __future__ import annotations
