@@ -4,12 +4,12 @@ A session is a map of the wanted partitions in the order of serving. Partitions 
 starves none of them. A session belongs to the principal that opened it and has a random id. Each request must have the session's next
 epoch. The number of sessions is limited, as is the number of partitions of one session and of all sessions; the last limit also depends on
 `ottla.memory.max.bytes`. At the limit of sessions a new session evicts one of the address with the most sessions, if that address has at
-least two more than the new session's address. Otherwise it evicts one of its own address, or else the least recently used of all. The limit
-of partitions evicts sessions by a similar rule for numbers of partitions (`base/loop/fair_slots.py`). The client of an evicted session
-sends one full request to start again. No session is made for a fetch with more partitions than a session may have, or with a topic name
-longer than the limit; such a client names all partitions each time.
+least two more than the new session's address. Otherwise it evicts one of its own address, or else the least recently used of all. At the
+limit of partitions, sessions are evicted by a similar rule that compares the numbers of their partitions (`base/loop/fair_slots.py`). The
+client of an evicted session sends one full request to start again. No session is made for a fetch with more partitions than a session may
+have, or with a topic name longer than the limit; such a client names all partitions each time.
 
-If a request names a partition twice, the last entry counts (Kafka keeps them in a map).
+If a request names a partition twice, the last entry applies (Kafka keeps the entries in a map).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Fetches from one leader, for all partitions that follow it: decides the next request and processes the answers.
 
 One incremental fetch session (KIP-227) covers these partitions. A request names partitions whose log changed since they were last named,
-and an answer names partitions with news, so idle partitions cost nothing. For each partition of an answer its `Follower` machine decides
-the change, and its `FollowerLog` makes it. Records are appended as received, without a copy.
+and an answer names partitions with news, so idle partitions cost nothing. For each partition of an answer, its state machine `Follower`
+decides how the log changes, and its `FollowerLog` changes it. Records are appended as received, without a copy.
 
-A request waits at the leader until there is something to send. If a partition must be named meanwhile (because it begins to follow), a
-second request is sent, and the leader then answers the first. At most two fetches are in flight; a request for bounds waits until no fetch
-is. An answer is used for a partition only if its request was sent when or after the partition was first named in its current term (I18),
-and if the requested offset is still the log end.
+A request waits at the leader until there is something to send. If a partition must be named meanwhile, for example because it begins to
+follow this leader, a second request is sent, and the leader then answers the first. At most two fetches are in flight; a request for bounds
+waits until no fetch is. An answer is used for a partition only if its request was sent when or after the partition was first named in its
+current term (I18), and if the requested offset is still the log end.
 
 A partition with an error is removed from the session for a while: for `replica.fetch.backoff.ms`, or first for `RETRY_MS_MIN` and then
 longer if the leader probably has not processed the controller's message yet (`SOON_OVER`). An error of the whole request ends the session;

@@ -1,10 +1,10 @@
 """The state machine of a follower: decides the next request to the leader, and what to do with the answer.
 
-Pure, for one partition in one leader epoch. Each fetch has the follower's log end, the current leader epoch and the epoch of the last
-record. The leader can therefore report where the logs diverge before it sends records (KIP-595), and nothing is appended after a record
-that the leader does not have. After a fetch, truncation depends only on epochs, never on the high watermark (KIP-101); after an offset
-out of range it depends on the leader's bounds. If the follower does not know the leader's epoch, it truncates in steps (KIP-279): each step
-truncates to the end of the largest epoch that both logs may share, until a fetch returns records.
+It has no side effects, and is for one partition in one leader epoch. Each fetch has the follower's log end, the current leader epoch and
+the epoch of the last record. The leader can therefore report where the logs diverge before it sends records (KIP-595), and nothing is
+appended after a record that the leader does not have. After a fetch, truncation depends only on epochs, never on the high watermark
+(KIP-101); after an offset out of range it depends on the leader's bounds. If the follower does not know the leader's epoch, it truncates in
+steps (KIP-279): each step truncates to the end of the largest epoch that both logs may share, until a fetch returns records.
 
     FETCHING --records--> FETCHING                   append
     FETCHING --diverging epoch--> FETCHING           truncate, fetch again
@@ -13,8 +13,8 @@ truncates to the end of the largest epoch that both logs may share, until a fetc
     any --fenced--> STOPPED                          a newer leader exists; wait for the controller's request
 
 Invariant: an answer leads to at most one change, and the log is changed before the next request. An invalid answer (negative offsets,
-bounds in the wrong order, at the wrong time) changes nothing and fails no assertion, because another broker sent it. Connection, sessions,
-batching (`fetcher.py`) and the log itself (`follower_log.py`) are elsewhere.
+bounds in the wrong order, at the wrong time) changes nothing and fails no assertion, because another broker sent it. `fetcher.py` has the
+sessions and requests, `follower_log.py` changes the log.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class AskBounds:
 
 
 class Wait:
-    """Send no request: this machine is stopped. The next leader epoch gets a new one."""
+    """Send no request: this state machine is stopped. In the next leader epoch the partition has a new one."""
 
 
 class FollowerStep(Enum):
@@ -81,7 +81,7 @@ class Todo:
 
 
 class Follower:
-    """The machine of one partition in one leader epoch; a new epoch needs a new machine."""
+    """The state machine of one partition in one leader epoch; a new epoch needs a new object."""
 
     __slots__ = ("leader_epoch", "leader_id", "state")
 

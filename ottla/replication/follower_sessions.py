@@ -11,9 +11,9 @@ An entry with `partition_max_bytes` 0 for a partition of the session only report
 A partition that returned records or an error is *answered* and not read again until the follower names it. The follower must do so, because
 its log has changed or it has to retry. A request sent behind a waiting one therefore does not get the same records twice.
 
-A follower at the end of a log need not name the partition. Until records are appended, the follower counts as caught up at each request of
-the session. When records are appended, its caught-up time becomes the time of the session's last request. If the follower is not in the ISR
-of a partition, each request checks whether it may join, also if the request does not name the partition.
+A follower at the end of a log need not name the partition. Until records are appended, each request of the session shows that the follower
+has caught up. When records are appended, its caught-up time becomes the time of the session's last request. If the follower is not in the
+ISR of a partition, each request checks whether it may join, also if the request does not name the partition.
 
 Reading, answers and waiting are in `handlers/records/follower_fetch.py`, the rules of progress in `progress.py` and `leader.py`.
 """
@@ -77,7 +77,7 @@ class FollowedPartition:
         self.diverging_epoch: tuple[int, int] | None = None
         self.is_answered = False
         self.news = NOTHING
-        """The news that are not answered yet. A partition with news is in the dirty list of its session."""
+        """The news that the follower has not been sent yet. A partition with news is in the dirty list of its session."""
         # The leader's bounds as the follower knows them.
         self.known_watermark = -1
         self.known_log_start = -1

@@ -1,10 +1,10 @@
 """Moves the high watermark: the offset below which every record survives.
 
-A leader moves it to the smallest end of all replicas that are in sync or may be (`IsrState.maximal`). It never decreases while this leader
-leads (I11). It does not move while fewer than `min.insync.replicas` replicas are in sync, so records that were acknowledged with acks=all
-are on that many replicas (I12, KIP-966). A replica's end is its durable end if acknowledgements wait for the disk, else its log end. A
-follower sends both in its fetches, because records that are not synced yet must not be sent again. A follower adopts its leader's watermark
-as far as its own log reaches. Only opening or truncating a log may lower it.
+A leader moves it to the smallest end of all replicas that the controller may consider in sync (`IsrState.maximal`). It never decreases
+while this leader leads (I11). It does not move while fewer than `min.insync.replicas` replicas are in sync, so records that were
+acknowledged with acks=all are on that many replicas (I12, KIP-966). A replica's end is its durable end if acknowledgements wait for the
+disk, else its log end. A follower sends both in its fetches, because records that are not synced yet must not be sent again. A follower
+adopts its leader's watermark as far as its own log reaches. Only opening or truncating a log may lower it.
 
 Invariant: log start <= high watermark <= log end (I2). It is asserted here, because only this module assigns the attribute (a tidy test
 checks that).

@@ -1,14 +1,14 @@
 """The in-sync replicas (ISR) of a partition, and the change that the leader has proposed to the controller.
 
-The ISR belongs to the controller. A leader proposes a change (AlterPartition) and waits. Until it is answered, both a joining and a leaving
-replica count for the high watermark. The controller may have agreed or not, and the larger set is safe in both cases (KIP-497). An
-expansion and a shrink are never pending together.
+Only the controller changes the ISR. A leader proposes a change (AlterPartition) and waits. Until the proposal is answered, the high
+watermark waits for joining replicas and for leaving ones. The controller may have accepted the proposal or not, and the larger set is safe
+in both cases (KIP-497). An expansion and a shrink are never pending together.
 
 A replica may join only if it has reached the high watermark *and* the start of the current leader epoch (with its durable end, if
 acknowledgements wait for the disk). Its fetches must also have the broker epoch that the controller knows, because a broker that restarted
 with an empty disk has another one (I13, KIP-903).
 
-Pure: states in, states out. Sending the proposal is elsewhere, and `progress.py` has the progress of each replica.
+The states are immutable, and this module sends nothing. `progress.py` has the progress of each replica.
 """
 
 from __future__ import annotations

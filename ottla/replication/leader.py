@@ -7,8 +7,8 @@ request asks the `Leader` that made the append for the acknowledgement, because 
 Invariants: nothing is appended if a check refuses (I19, I21); with acks=all nothing is appended while too few replicas are in sync, and
 acknowledged records are below the high watermark (I14); a transaction gets one marker of each coordinator epoch (I25).
 
-Elsewhere: roles and reading (`partition.py`), the rules of the ISR (`isr.py`), bytes and files (`storage/log.py`), sequences
-(`storage/producers.py`), and sending proposals.
+`partition.py` has roles and reads, `isr.py` the rules of the ISR, `storage/log.py` the files, and `storage/producers.py` the checks of
+sequences.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ALL_IN_SYNC = -1
 NOTHING_COMMITTED = -1
 HERE = InspectHere()
 NO_AGES = (1, 0)
-"""Bounds that no age is within."""
+"""A lower bound above the upper bound, so that no age is within them."""
 REFUSED_MS = 1_000
 """Time until a follower that the controller refused for the ISR is proposed again, in milliseconds."""
 
@@ -291,7 +291,7 @@ class Leader:
             move_high_watermark(state, base_offset + header[6] + 1)
         else:
             for member in state.isr_state.members:
-                if member in self.followers:  # The watermark moves when it has fetched these records.
+                if member in self.followers:  # The watermark moves when this follower has fetched these records.
                     break
             else:
                 self.advance_high_watermark()
@@ -378,8 +378,9 @@ class Leader:
         return target
 
     def low_watermark(self, live: Container[int] | None = None) -> int:
-        """Returns the smallest log start that the counted replicas have checkpointed; -1 if one has not sent its start in this term. A
-        replica counts if its broker is in `live` (None: always), if it is in sync, or while the controller keeps eligible replicas."""
+        """Returns the smallest log start that replicas have checkpointed; -1 if one of them has not sent its start in this term. Only
+        in-sync replicas and replicas on brokers in `live` are considered. All replicas are considered if `live` is None, or while the
+        controller keeps eligible replicas."""
         return min(self._state.noted_log_start, self.followed_log_start(live))
 
     def followed_log_start(self, live: Container[int] | None) -> int:

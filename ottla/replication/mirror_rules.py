@@ -2,10 +2,10 @@
 
 While `ottla.mirror.source` is set, only the mirror appends. Afterwards clients append, and the records below the first leader epoch of at
 least `ottla.leader.epoch.min` are the source's. A raised minimum may arrive before the election that it causes. Until the election, clients
-are refused, because their records would have a smaller epoch and count as the source's.
+are refused, because their records would have a smaller epoch and be taken for records of the source.
 
 Producer ids of the source and of this cluster are not related: the same id may name two producers. So the leader forgets the source's
-producers, or else it would take a batch of its own client for a repeated one of the source.
+producers. Otherwise it would take a client's batch for a repetition of a batch of the source.
 """
 
 from __future__ import annotations

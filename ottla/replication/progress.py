@@ -3,7 +3,7 @@
 A fetch at offset N says that the follower has everything below N, in the leader epoch of the fetch. `Partition.note_follower` first refuses
 fetches with another leader epoch (I12, I18). Lag is measured in time: the leader keeps the latest time at which its log had only records
 that the follower has now. A follower that is always one fetch behind a busy leader is therefore in sync, and a follower without progress is
-not. A waiting fetch counts once, however often it is tried again.
+not. A waiting fetch is recorded once, although it is tried again and again.
 
 Pure state; times are the loop's monotonic milliseconds. `isr.py` has the rules of the ISR.
 """
@@ -48,7 +48,7 @@ class FollowerProgress:
         self.broker_epoch = UNKNOWN_EPOCH
         self.log_end_offset = UNKNOWN_OFFSET
         self.durable_end = UNKNOWN_OFFSET
-        """The end that counts for the high watermark: the durable end if the follower's broker waits for the disk, else the log end."""
+        """The end that the high watermark waits for: the durable end if the follower's broker waits for the disk, else the log end."""
         self.log_start_offset = UNKNOWN_OFFSET
         # A member of the ISR has the full lag time to fetch from a new leader.
         self.last_caught_up_ms = now_ms if is_in_sync else -(1 << 62)
@@ -67,7 +67,7 @@ class FollowerProgress:
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self.last_fetch_leader_end:
-            # It has everything that existed at its last fetch, so it had caught up at that time.
+            # The follower now has every record that existed at its last fetch, so it had caught up at that time.
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self.log_end_offset = offset
         self.last_fetch_leader_end = leader_end_offset

@@ -1,5 +1,5 @@
-"""Remembers batches of idempotent producers that were refused with a retriable error, to refuse the batches that follow them with the same
-error.
+"""Remembers batches of idempotent producers that were refused with a retriable error. The batches that the producer sent after a refused
+one are refused with the same error.
 
 A producer has up to five requests in flight. A broker may refuse the first (NOT_LEADER_OR_FOLLOWER) and become the leader before it reads
 the second. The second batch then follows a gap that the broker itself caused. OUT_OF_ORDER_SEQUENCE_NUMBER would mean lost data to
@@ -49,7 +49,7 @@ class _Refused(NamedTuple):
 
 
 class BehindRefusedError(ApiError):
-    """A batch is refused because an earlier one was. It is not remembered, so that the refusals end."""
+    """A batch is refused because an earlier one was refused. This refusal is not remembered, so that the refusals end."""
 
 
 class RefusedBatches:

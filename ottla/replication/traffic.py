@@ -1,7 +1,7 @@
 """Counters of one partition since it was opened, for metrics.
 
-Some errors (a leader has moved, a batch is too large) count as requests, but not as failed ones, as in Kafka. Otherwise every election
-would look like an outage.
+Requests with some errors (a leader has moved, a batch is too large) are counted as requests, but not as failed ones, as in Kafka. Otherwise
+every election would look like an outage.
 """
 
 from __future__ import annotations

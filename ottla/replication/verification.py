@@ -128,8 +128,8 @@ class Verifications:
             raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
     def forget(self, producer_id: int) -> None:
-        """Deletes the producer's guards, so that older answers of the coordinator no longer count. Called when the first batch of a
-        transaction has passed its checks, and when a marker ends the transaction.
+        """Deletes the producer's guards, so that older answers of the coordinator are ignored. Called when the first batch of a transaction
+        has passed its checks, and when a marker ends the transaction.
         """
         self._guards.pop(producer_id, None)
 
