@@ -1,1 +1,1 @@
-"""The group coordinator: membership, rebalances, committed offsets, as a log machine."""
+"""The group coordinator: membership, rebalances and committed offsets. It is a state machine over its log (`machine/contract.py`)."""

@@ -26,7 +26,7 @@ RECORDS_MAX = 1_000
 
 
 def list_groups(shard: GroupShard, command: ListGroups, reply: Reply) -> Decision:
-    """Answers a `GroupList`."""
+    """Answers with a `GroupList`."""
     states, types = command.states, command.types
     listed = [
         ListedGroup(group.group_id, group.protocol_type or "", group.state.value, group.type.value)
@@ -42,7 +42,7 @@ def _is_real(shard: GroupShard, group: Group) -> bool:
 
 
 def describe_groups(shard: GroupShard, group_ids: Iterable[str], reply: Reply) -> Decision:
-    """Answers a list of `DescribedClassicGroup`."""
+    """Answers with a list of `DescribedClassicGroup`."""
     wanted = list(group_ids)
 
     def refusal(code: ErrorCode) -> list[DescribedClassicGroup]:
@@ -78,7 +78,7 @@ def _describe(shard: GroupShard, group_id: str) -> DescribedClassicGroup:
 
 
 def delete_group(shard: GroupShard, group_id: str, reply: Reply) -> Decision:
-    """Answers an `ErrorCode`."""
+    """Answers with an `ErrorCode`."""
     group = shard.groups.get(group_id)
     if type(group) is ShareGroup:
         return delete_share_group(shard, group, reply)

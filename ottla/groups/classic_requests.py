@@ -35,7 +35,7 @@ def sync_group(shard: GroupShard, command: Sync, reply: Reply, now_ms: int) -> D
 
 
 def heartbeat(shard: GroupShard, command: Heartbeat, reply: Reply, now_ms: int) -> Decision:
-    """Answers an `ErrorCode`."""
+    """Answers with an `ErrorCode`."""
     group = shard.groups.get(command.group_id)
     if type(group) is ConsumerGroup:
         return classic_members.heartbeat(shard, group, command, reply, now_ms)

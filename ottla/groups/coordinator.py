@@ -18,7 +18,7 @@ from ottla.machine.memory import CoordinatorMemory
 
 
 class GroupCoordinator(Coordinator[str]):
-    """The shards of groups; a key is a group id."""
+    """Finds the shard of a group by its group id. A shard is the coordinator of all groups in one partition."""
 
     settings: GroupCoordinatorSettings
 
@@ -59,7 +59,7 @@ class GroupCoordinator(Coordinator[str]):
         return machine
 
     def host_of(self, group_id: str) -> MachineHost:
-        """Returns the same host as `Coordinator.host_of`. Raises INVALID_GROUP_ID for an id that is too long."""
+        """Returns the host of the group's shard, like `Coordinator.host_of`. Raises INVALID_GROUP_ID for an id that is too long."""
         if is_too_long(group_id):
             raise ApiError(ErrorCode.INVALID_GROUP_ID, f"a group's id has at most {ID_CHARACTERS_MAX} characters")
         return super().host_of(group_id)

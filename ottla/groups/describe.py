@@ -24,7 +24,7 @@ DescribeMember = Callable[[GroupShard, Any, str], DescribedEpochMember | Describ
 
 
 def describe_consumer_groups(shard: GroupShard, group_ids: Iterable[str], reply: Reply) -> Decision:
-    """Answers a list of `DescribedEpochGroup`."""
+    """Answers with a list of `DescribedEpochGroup`."""
     known = shard.settings.consumer_assignors
     return describe_epoch_groups(shard, group_ids, ConsumerGroup, lambda group: group.preferred_assignor(known), _consumer_member, reply)
 
@@ -55,7 +55,7 @@ def _held(position: ReconciledAssignment) -> dict[Any, tuple[int, ...]]:
 
 
 def describe_share_groups(shard: GroupShard, group_ids: Iterable[str], reply: Reply) -> Decision:
-    """Answers a list of `DescribedEpochGroup`."""
+    """Answers with a list of `DescribedEpochGroup`."""
     assignor = shard.settings.share_assignors[0]
     return describe_epoch_groups(shard, group_ids, ShareGroup, lambda _group: assignor, _share_member, reply)
 
@@ -74,7 +74,7 @@ def _share_member(shard: GroupShard, group: ShareGroup, member_id: str) -> Descr
 
 
 def describe_streams_groups(shard: GroupShard, group_ids: Iterable[str], reply: Reply) -> Decision:
-    """Answers a list of `DescribedEpochGroup`."""
+    """Answers with a list of `DescribedEpochGroup`."""
     return describe_epoch_groups(shard, group_ids, StreamsGroup, lambda _group: STICKY, _streams_member, reply, _configured, _description)
 
 
@@ -117,7 +117,7 @@ def describe_epoch_groups(
     configured_of: Callable[[GroupShard, Any], Configured | None] = no_topology,
     description_of: Callable[[GroupShard, Any], Description | None] = no_topology,
 ) -> Decision:
-    """Answers a list of `DescribedEpochGroup`."""
+    """Answers with a list of `DescribedEpochGroup`."""
 
     def describe(group_id: str) -> DescribedEpochGroup:
         group = shard.groups.get(group_id)

@@ -1,4 +1,4 @@
-"""The group coordinator of one partition of `__consumer_offsets`, as a log machine.
+"""The group coordinator of one partition of `__consumer_offsets`, as a state machine over the partition's log (`machine/contract.py`).
 
 The functions in `classic_requests.py`, `consumer/`, `share/`, `streams/`, `offsets/` and `admin.py` decide requests on the machine's shard.
 `apply` applies one record to the shard, `apply_marker` the marker of a client's transaction, and `resume` starts the timers of the groups
@@ -108,7 +108,7 @@ class GroupMachine:
                 draft.include(part)
         draft.on_refusal(lambda repair, _code: repair.schedule("forget-topics", delete.FORGET_RETRY_MS, self.forget_topics))
 
-    # The fold of the log
+    # Applying the log
 
     def apply(self, offset: int, record: LogRecord, transactional: Transactional | None) -> None:
         key = records.read_key(record.key)

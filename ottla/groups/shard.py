@@ -55,7 +55,7 @@ class Session:
         return before != connection
 
     def forget_connection(self) -> None:
-        """The answer to the last heartbeat became a refusal, so the next answer must have the assignment."""
+        """Makes the next answer contain the assignment, because the answer to the last heartbeat became a refusal."""
         self.connection = ""
 
 

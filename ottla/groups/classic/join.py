@@ -105,7 +105,7 @@ def _find_group(shard: GroupShard, command: Join, now_ms: int) -> ClassicGroup:
 
 def _check_size(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
     """Refuses a member beyond `group.max.size`, and removes the member or its pending id. During a join phase only members with a waiting
-    JoinGroup count, because the other members may never join again.
+    JoinGroup are counted, because the other members may never join again.
     """
     limit = shard.settings.members_max
     member = group.members.get(member_id)

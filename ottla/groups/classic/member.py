@@ -64,8 +64,7 @@ class ClassicMember:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a JoinGroup or SyncGroup of the member is not answered yet. Such a member counts as alive, unless it is
-        new."""
+        """Whether a JoinGroup or SyncGroup of the member is not answered yet. Such a member is treated as alive, unless it is new."""
         return self.join_reply is not None or self.sync_reply is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:

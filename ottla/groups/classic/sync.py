@@ -114,7 +114,7 @@ def _forget_pending_sync(group: ClassicGroup, member: ClassicMember, draft: Draf
 
 
 def heartbeat(shard: GroupShard, command: Heartbeat, reply: Reply, now_ms: int) -> Decision:
-    """Answers an `ErrorCode`."""
+    """Answers with an `ErrorCode`."""
     code, member = _check_beat(shard, command)
     if member is None:
         return answered(reply, code, same_code)

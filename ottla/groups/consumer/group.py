@@ -118,7 +118,7 @@ class ConsumerGroup(ReconcilingGroup[MemberFacts]):
     def held_bytes(self) -> int:
         return super().held_bytes() + REFERENCE_BYTES * sum([len(resolved.topics) for resolved in self.regexes.values()])
 
-    # The fold of the log
+    # Applying the log
 
     def set_position(self, member_id: str, position: ReconciledAssignment) -> None:
         has = dict.fromkeys(_partitions_of(position), member_id)

@@ -107,7 +107,7 @@ def upgrade(shard: GroupShard, group: ClassicGroup) -> ConsumerChange:
     if held != len(change.group.owners):
         raise _cannot_upgrade(group, "some partitions have several readers")
     change.put_epoch(group.generation, metadata_hash(shard, change.group))
-    # With time 0 the target counts as old, so a new target is made at once for the first member of the new protocol.
+    # With time 0 the target is treated as old, so a new target is made at once for the first member of the new protocol.
     change.put_target_epoch(group.generation, 0)
     return change
 

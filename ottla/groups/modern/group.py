@@ -4,9 +4,9 @@ assignment, and each member's progress.
 All of it except `owner` is hard state, built from the group's records, so a new coordinator continues where the last one stopped. Values
 are immutable and replaced as a whole. A decision can therefore try its changes on a `copy`, which copies only some dicts.
 
-There are three kinds of epochs. `epoch` rises when members join or leave (a new process of a static member does neither), and when their
-subscriptions or the subscribed topics change. `target_epoch` is the group epoch of the current target assignment. A member's epoch is the
-epoch of the target assignment that the member has reached.
+There are three kinds of epochs. `epoch` rises when members join or leave, and when their subscriptions or the subscribed topics change. It
+does not rise when a new process replaces a static member. `target_epoch` is the group epoch of the current target assignment. A member's
+epoch is the epoch of the target assignment that the member has reached.
 
 Invariants: each target and each position belongs to a member.
 """
@@ -171,13 +171,13 @@ class EpochGroup(Generic[FactsT, PlaceT]):
 
     def has_rested(self, interval_ms: int, now_ms: int) -> bool:
         """Whether the last target is at least `interval_ms` old. A target with a future time was made by another coordinator whose clock is
-        ahead; it counts as old."""
+        ahead; it is treated as old."""
         return not 0 <= now_ms - self.target_timestamp_ms < interval_ms
 
     def held_bytes(self) -> int:
         return sum([facts_bytes(facts) for facts in self.facts.values()])
 
-    # The fold of the log
+    # Applying the log
 
     def set_member(self, member_id: str, facts: FactsT) -> None:
         topics = self.shared_topics(facts.topics)

@@ -22,8 +22,8 @@ class MemberState(Enum):
     """The state of a member's reconciliation, with the numbers of a consumer group's records."""
 
     STABLE = 0
-    UNREVOKED_PARTITIONS = 1  # it has not confirmed yet that it has revoked partitions
-    UNRELEASED_PARTITIONS = 2  # it waits for partitions that others still have
+    UNREVOKED_PARTITIONS = 1  # the member has not confirmed yet that it has revoked partitions
+    UNRELEASED_PARTITIONS = 2  # the member waits for partitions that other members still have
     UNKNOWN = 127
 
 
@@ -101,7 +101,7 @@ class ReconcilingGroup(EpochGroup[StaticFactsT, ReconciledAssignment]):
     def assignment_epoch(self, member_id: str, topic: str, topic_id: bytes | None, partition: int) -> int | None:
         """Returns the epoch since which the member has had this partition; None if it does not have it."""
 
-    # The fold of the log
+    # Applying the log
 
     def set_member(self, member_id: str, facts: StaticFactsT) -> None:
         self._forget_instance(member_id)  # the member may have had another instance id before

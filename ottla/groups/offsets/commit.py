@@ -33,7 +33,7 @@ NO_LIMIT = INT64_MAX
 
 
 def commit_offsets(shard: GroupShard, command: CommitOffsets, reply: Reply, now_ms: int) -> Decision:
-    """Answers a list of `ErrorCode`, one for each offset."""
+    """Answers with a list of `ErrorCode`, one for each offset."""
     reply = shard.claiming(command.group_id, command.owner, reply)
     try:
         _check_commit(shard, command, now_ms)
@@ -45,7 +45,7 @@ def commit_offsets(shard: GroupShard, command: CommitOffsets, reply: Reply, now_
 
 
 def commit_in_transaction(shard: GroupShard, command: CommitOffsetsInTransaction, reply: Reply, now_ms: int) -> Decision:
-    """Answers a list of `ErrorCode`, one for each offset."""
+    """Answers with a list of `ErrorCode`, one for each offset."""
     reply = shard.claiming(command.group_id, command.owner, reply)
     try:
         _check_transaction_commit(shard, command)

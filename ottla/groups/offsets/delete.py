@@ -24,7 +24,7 @@ def refuse_delete(code: ErrorCode) -> DeletedOffsets:
 
 
 def delete_offsets(shard: GroupShard, command: DeleteOffsets, reply: Reply) -> Decision:
-    """Answers `DeletedOffsets`."""
+    """Answers with `DeletedOffsets`."""
     group_id, group = command.group_id, shard.groups.get(command.group_id)
     if group is None or isinstance(group, ShareGroup):
         return answered(reply, refuse_delete(ErrorCode.GROUP_ID_NOT_FOUND), refuse_delete)

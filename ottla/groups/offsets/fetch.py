@@ -24,7 +24,7 @@ def refuse_fetch(code: ErrorCode) -> FetchedOffsets:
 
 
 def fetch_offsets(shard: GroupShard, command: FetchOffsets, reply: Reply) -> Decision:
-    """Answers `FetchedOffsets`."""
+    """Answers with `FetchedOffsets`."""
     try:
         _check_fetch(shard, command)
     except ApiError as failure:

@@ -85,7 +85,7 @@ class OffsetStore:
     def pending_count(self, group_id: str) -> int:
         return len(self.open_transactions.get(group_id, ()))
 
-    # The fold of the log
+    # Applying the log
 
     def put(self, group_id: str, key: OffsetKey, offset: CommittedOffset) -> None:
         self.committed.setdefault(group_id, {})[key] = offset

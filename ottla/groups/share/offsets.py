@@ -55,7 +55,7 @@ class KnownTopic(NamedTuple):
 
 
 def known_share_topics(shard: GroupShard, group_id: str, reply: Reply) -> Decision:
-    """Answers a list of `KnownTopic`, the initialized partitions of topics that still exist, or an error code. An unknown group
+    """Answers with a list of `KnownTopic`, the initialized partitions of topics that still exist, or an error code. An unknown group
     has none."""
     group = shard.groups.get(group_id)
     known = []
@@ -70,7 +70,7 @@ def known_share_topics(shard: GroupShard, group_id: str, reply: Reply) -> Decisi
 
 
 def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Reply) -> Decision:
-    """Answers `ShareOffsetOutcomes`, one outcome for each partition of the command. If a partition can be altered, the group's epoch is
+    """Answers with `ShareOffsetOutcomes`, one for each partition. If a partition can be altered, the group's epoch is
     raised and becomes the state epoch, and a group that does not exist is created. Its first members begin at these offsets.
     """
     try:
@@ -175,7 +175,7 @@ def _find_empty(shard: GroupShard, group_id: str, *, may_create: bool) -> ShareG
 
 
 def delete_share_offsets(shard: GroupShard, command: DeleteShareOffsets, reply: Reply) -> Decision:
-    """Answers `ShareOffsetOutcomes`, one for each topic."""
+    """Answers with `ShareOffsetOutcomes`, one for each topic."""
     try:
         group = _find_empty(shard, command.group_id, may_create=False)
     except ApiError as error:
@@ -211,7 +211,7 @@ def delete_share_offsets(shard: GroupShard, command: DeleteShareOffsets, reply: 
 
 
 def delete_share_group(shard: GroupShard, group: ShareGroup, reply: Reply) -> Decision:
-    """Answers an `ErrorCode`. Deletes all states, then the group. The group remains if a state could not be deleted or a member has joined.
+    """Answers with an `ErrorCode`. Deletes all states, then the group. The group remains if a state was not deleted or a member has joined.
     """
     group_id = group.group_id
     if group.facts:

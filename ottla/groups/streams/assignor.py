@@ -166,7 +166,7 @@ class _Dealer:
         self._loads[index] += 1
 
     def _deal_rest(self, role: TaskRole, tasks: Sequence[Task], least: int) -> Iterator[None]:
-        """Gives each task to the member with the fewest tasks, in the least loaded process, whose process does not have the task."""
+        """Gives each task to the member with the fewest tasks in a process: the least loaded process that does not have the task."""
 
         def entry(index: int) -> tuple[int, float, int]:
             return self._loads[index], self._process[index].load(), index

@@ -4,8 +4,8 @@ The topology that a member sends when it joins has only what the assignment of t
 coordinator asks one member for it in the answer to a heartbeat, and asks again with rising pauses until it has one: a client may be
 configured not to send it.
 
-A description is kept in the coordinator's memory, which counts it, and is not in the log. A coordinator that has just loaded the group asks
-for it again. Only the description of the group's current topology is kept. `description_update.py` takes what a member sends.
+A description is kept only in memory, where it is charged to the group's owner, and not in the log. A coordinator that has just loaded the
+group asks for it again. Only the description of the group's current topology is kept. `description_update.py` takes what a member sends.
 """
 
 from __future__ import annotations
@@ -60,14 +60,15 @@ class Description(NamedTuple):
 
 
 class DescriptionState:
-    """Knowledge of a coordinator about the description of one group; soft state. The epochs number topologies; -1 means none."""
+    """The description of one group's topology, and what was asked for and refused; soft state. The epochs are topology epochs; -1 means
+    none."""
 
     __slots__ = ("asked_epoch", "description", "next_ask_ms", "pause_ms", "refused_epoch", "stored_epoch")
 
     def __init__(self) -> None:
         self.description: Description | None = None
         self.stored_epoch = -1
-        self.refused_epoch = -1  # its description is too large
+        self.refused_epoch = -1  # the topology whose description is too large
         self.asked_epoch = -1
         self.pause_ms = 0
         self.next_ask_ms = 0

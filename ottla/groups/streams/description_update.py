@@ -14,7 +14,7 @@ from ottla.machine.draft import answered
 def update_description(
     shard: GroupShard, group_id: str, member_id: str, topology_epoch: int, description: Description, owner: str, reply: Reply
 ) -> Decision:
-    """Replies a `DescriptionResult`. The codes are Kafka's; a description that takes too much memory gets
+    """Answers with a `DescriptionResult`. The codes are Kafka's; a description that takes too much memory gets
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, and is not asked for again."""
     try:
         _store(shard, group_id, member_id, topology_epoch, description, owner)

@@ -75,7 +75,7 @@ class StreamsState:
         self.failures: dict[str, str] = {}  # why the last creation of an internal topic failed
         self.endpoint_epoch = 0  # counts joins and changed tasks of members with an endpoint
         self.offsets: dict[str, tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]] = {}
-        """By member: the positions of its tasks' states, and the ends of their changelogs."""
+        """By member: the offsets that its tasks' states have reached, and the ends of their changelogs."""
         self.shutdown_by = ""  # the member that requested the end of the whole application
         self.described = DescriptionState()
 
@@ -133,7 +133,7 @@ class StreamsGroup(ReconcilingGroup[StreamsFacts]):
     def held_bytes(self) -> int:
         return super().held_bytes() + (0 if self.topology is None else self.topology.held_bytes())
 
-    # The fold of the log
+    # Applying the log
 
     def set_topology(self, topology: Topology | None) -> None:
         self.topology = topology
