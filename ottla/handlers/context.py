@@ -300,7 +300,7 @@ class WaitingRequest(Protocol):
         """Also wakes the request when the leader acknowledges the append up to `last_offset`, or can no longer acknowledge it."""
 
     def wait_for(self, timeout_ms: int, now_ms: int) -> None:
-        """Replaces the timeout, also one that has passed: the request now waits for `timeout_ms` from `now_ms` on, which is the present."""
+        """Replaces the timeout, even if it has passed: the request now waits until `timeout_ms` after the present time `now_ms`."""
 
     def cancel(self) -> None: ...
 
@@ -404,14 +404,14 @@ class IsrCounters(Protocol):
 
 
 class RecordedFrames(Protocol):
-    """The requests of all connections and their answers, while a client looks (`server/execution/frame_watch.py`)."""
+    """The recorded requests of all connections and their answers (`server/execution/frame_watch.py`)."""
 
     @property
     def newest(self) -> int:
         """Returns the highest number so far, -1 before the first."""
 
     def since(self, after: int, bytes_max: int) -> tuple[int, list[FramePair]]:
-        """Returns how many pairs after a number are no longer in memory, and the others. Begins the recording."""
+        """Returns the pairs with numbers above `after`, and how many of these pairs are no longer in memory. Begins the recording."""
 
 
 @dataclass(slots=True)

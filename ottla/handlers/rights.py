@@ -42,7 +42,7 @@ def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str
 
 
 def is_broker(broker: Broker, request: RequestContext) -> bool:
-    """Whether the request counts as a broker's: CLUSTER_ACTION on the cluster is allowed, also to super users."""
+    """Whether the request is treated as a broker's: its principal has CLUSTER_ACTION on the cluster, as super users do."""
     return broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
 
 

@@ -77,7 +77,7 @@ def _limit_session(broker: Broker, connection: ConnectionInfo, authentication: A
 
 
 def _prove(broker: Broker, connection: ConnectionInfo, exchange: Exchange, token: bytes) -> Pending:
-    """Executes one step of a broker's proof of its identity."""
+    """Executes one step of the exchange by which a broker proves its identity."""
     pending = Pending()
 
     def stepped(outcome: StepResult) -> None:

@@ -1,9 +1,9 @@
-"""DescribeFrames: the requests that this broker has executed lately and their answers, for the console's live wire.
+"""DescribeFrames: the requests that this broker has just executed, and their answers. The console shows them on its page "Live wire".
 
-Behaviour: the first request begins the recording, and the broker ends it some seconds after the last one. Frames contain records of
-every topic, so ALTER on the cluster is needed, as for creating ACLs. The content of requests and answers with secrets is not
-recorded. Requests of this API are not recorded, because every look would make the next one longer. An answer has at most the 4 MiB that
-the broker keeps (`server/execution/frame_watch.py`).
+Behaviour: the first request begins the recording, and the broker ends it some seconds after the last one. Frames contain records of every
+topic, so ALTER on the cluster is needed, as for creating ACLs. The content of requests and answers with secrets is not recorded. Requests
+of this API are not recorded, because each answer would contain the answers before it. An answer has at most the 4 MiB that the broker keeps
+(`server/execution/frame_watch.py`).
 
 Version notes: 0 is the first.
 """

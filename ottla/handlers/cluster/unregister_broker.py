@@ -1,6 +1,6 @@
 """UnregisterBroker: removes the registration of a broker that will not return.
 
-Behaviour: a registration in ZooKeeper ends with the broker's session, so every registered broker counts as running. A running broker is
+Behaviour: a registration in ZooKeeper ends with the broker's session, so every registered broker is treated as running. A running broker is
 refused with INVALID_REQUEST, because removing its registration would disturb it. Every other id gets BROKER_ID_NOT_REGISTERED, as in Kafka.
 
 Version notes: none.

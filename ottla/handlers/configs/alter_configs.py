@@ -1,7 +1,7 @@
 """AlterConfigs: replace the settings of a resource.
 
 Behaviour: the request has all settings of the resource; every other setting loses its dynamic value, so that the value of the broker's file
-or the default holds again. Clients should use IncrementalAlterConfigs, because this request also overwrites concurrent changes of other
+or the default applies again. Clients should use IncrementalAlterConfigs, because this request also overwrites concurrent changes of other
 clients.
 
 Version notes: 2 is flexible.

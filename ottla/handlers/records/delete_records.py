@@ -97,7 +97,8 @@ class Deletions:
         return partition
 
     def _look(self) -> None:
-        """Completes partitions whose new start is on all counted replicas, and partitions that this broker no longer leads."""
+        """Completes the partitions whose new start is on all replicas that the answer waits for, and the partitions that this broker no
+        longer leads."""
         live = self._broker.metadata.brokers
         unfinished, self._unfinished = self._unfinished, []
         for deletion in unfinished:

@@ -2,8 +2,9 @@
 
 Behaviour: each chunk is checked like a Produce (leader, permissions, format, CRC, sizes, timestamps) and written to a file in the log
 directory, without a sync. If the same chunk is sent again, it is accepted if it has the same bytes, else it gets INVALID_RECORD. A chunk
-that exceeds a quota gets THROTTLING_QUOTA_EXCEEDED; the client then sends these records in Produce requests. A request may have at most
-`REQUEST_BYTES_MAX` (or one larger chunk) and `CHUNK_BATCHES_MAX` batches; further chunks get INVALID_REQUEST.
+that exceeds a quota gets THROTTLING_QUOTA_EXCEEDED; the client then sends these records in Produce requests. All chunks of a request
+together may have `REQUEST_BYTES_MAX` bytes (a single chunk may be larger) and `CHUNK_BATCHES_MAX` batches. Chunks beyond these limits get
+INVALID_REQUEST.
 
 Version notes: none.
 """

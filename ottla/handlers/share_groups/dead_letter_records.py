@@ -35,7 +35,7 @@ class Originals(NamedTuple):
 
 def read_originals(found: FileSlice, first_offset: int, last_offset: int, *, bytes_max: int, decompressed_bytes_max: int) -> Originals:
     """Reads the records from `first_offset` to `last_offset` that are in the slice, until they have more than `bytes_max` bytes. Called in
-    a thread. Batches that cannot be decoded count as read."""
+    a thread. Batches that cannot be decoded are skipped."""
     records: dict[int, Record] = {}
     size, end = 0, first_offset
     try:

@@ -7,8 +7,8 @@ original partition's number, modulo the number of partitions, by acks=all: here,
 
 A failed write is tried again up to `ATTEMPTS_MAX` times, with rising pauses. After that, and at once if the topic is not permitted or
 refuses the records, the copy is given up: the log says why, and the records are archived without a copy, as in Kafka. They stay in their
-topic. A missing topic is looked for as often, because this broker may not know it yet; once the log has said that it is missing, later
-records do not wait for it.
+topic. A missing topic is also looked up `ATTEMPTS_MAX` times, because this broker may not know it yet. Once a log line has said that it is
+missing, later records do not wait for it.
 
 At most `COPIES_MAX` copies are in progress, because each of them has some megabytes in memory. The others wait in order. Each share
 partition has one copy at most.
@@ -65,7 +65,7 @@ RETRIABLE = frozenset(
 
 
 class DeadLetterCopies:
-    """The copies of one broker. `copy` is a `sharing.dead_letters.CopyDeadLetters`."""
+    """Copies the dead letters of one broker. `copy` implements `sharing.dead_letters.CopyDeadLetters`."""
 
     def __init__(self, broker: Broker, peers: Peers, threads: Threads, timers: Timers) -> None:
         self._broker = broker

@@ -73,7 +73,7 @@ def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> 
 
 
 def answer_later(broker: Broker, refusal: ShareFetchResponse, wait_ms: int) -> Pending:
-    """Answers an error after the request's wait, because a client without a session retries immediately."""
+    """Answers with an error after the request's wait, because a client without a session retries immediately."""
     pending = Pending()
     timer = broker.timers.call_later(max(wait_ms, 0), lambda: pending.complete(refusal))
     pending.abandon = timer.cancel

@@ -1,1 +1,1 @@
-"""Requests of streams groups (KIP-1071)."""
+"""Handlers of the APIs of streams groups (KIP-1071)."""

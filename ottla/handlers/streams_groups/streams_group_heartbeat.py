@@ -7,8 +7,8 @@ principal's permissions. The status MISSING_INTERNAL_TOPICS names the topics tha
 creation. The answer is UNSUPPORTED_VERSION while the feature `streams.version` is at level 0, or if `group.coordinator.rebalance.protocols`
 excludes the protocol. See `groups/streams/heartbeat.py`.
 
-Version notes: 1 has the acceptable recovery lag (the field of version 0 stays 0), the request for a description of the topology, and the
-status MISSING_CLIENT_TAGS.
+Version notes: 1 has the request for a description of the topology, and the status MISSING_CLIENT_TAGS. From 1 on, the answer has the
+acceptable recovery lag; in 0 its field is always 0.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Clients ask for subscriptions, and push metrics (KIP-714)."""
+"""Handlers of the APIs by which clients push their metrics (KIP-714)."""

@@ -76,7 +76,7 @@ def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -
 
 
 def _take(topic: CreatableTopic, answers: dict[str, CreatableTopicResult], wanted: dict[str, NewTopic]) -> None:
-    """Adds a topic to `wanted`, or refuses it if its assignment has a partition twice. The last value of a repeated setting counts."""
+    """Adds a topic to `wanted`, or refuses it if its assignment has a partition twice. If a setting is repeated, its last value applies."""
     assignments = {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments}
     configs = {config.name: config.value for config in topic.configs}
     if len(assignments) != len(topic.assignments):

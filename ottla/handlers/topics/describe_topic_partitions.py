@@ -2,7 +2,7 @@
 
 Behaviour: metadata of topics in the order of their names, or of all topics if the request names none. A page has at most
 `response_partition_limit` partitions (and `max.request.partition.size.limit`), then a cursor that names the first partition of the next
-page. A topic with an error counts as one partition. A partition without a leader has leader -1 and no error (unlike in Metadata). Its
+page. A topic with an error is counted as one partition. A partition without a leader has leader -1 and no error (unlike in Metadata). Its
 `last_known_elr` has the last leader, or a follower that has reported that the last leader lacks records. For other partitions
 `last_known_elr` is empty.
 
