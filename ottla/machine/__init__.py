@@ -1,1 +1,1 @@
-"""Log machines: decide, append, apply, hold, release."""
+"""Runs a coordinator as a state machine: its state is computed from the records in one partition of an internal topic."""

@@ -1,4 +1,5 @@
-"""The contract of a coordinator as a log machine: decide -> append -> apply -> hold -> release.
+"""The interface of a coordinator as a state machine (a *machine*), whose state is computed from the records of its log. Each command has
+five steps: decide, append, apply, hold, release.
 
 `decide` reads state and returns a `Decision`; it changes no hard state. Only `apply` and `apply_marker` write hard state; they cannot fail
 on a logged record, and read no clock. `resume` runs once after loading, and repeats effects that were possibly lost with the previous

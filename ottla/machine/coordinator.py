@@ -1,5 +1,5 @@
-"""One kind of coordinator on this broker. Each partition of the coordinator's internal topic that this broker leads has a machine and its
-host.
+"""The base class of the group, transaction and share coordinators of a broker. Each partition of the coordinator's internal topic that the
+broker leads is a shard: a state machine (`contract.Machine`), and a host (`host.MachineHost`) that runs it.
 
 Group, transaction and share coordinators are subclasses (`groups/coordinator.py`, `transactions/coordinators.py`,
 `sharing/state_coordinators.py`) with the commands of their kind. Kafka's formula assigns each key (a group id, a transactional id, a share
@@ -8,7 +8,7 @@ partition) to a partition of the topic.
 When the broker begins to lead a partition, `lead` makes a machine and loads it from the partition's log. Meanwhile requests get
 COORDINATOR_LOAD_IN_PROGRESS. When the broker stops leading, `resign` closes the host and drops the machine.
 
-Elsewhere: running a machine (`host.py`), decoding its log (`loading.py`).
+`host.py` runs a machine, `loading.py` decodes its log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PIECE_MS = 5
 
 
 class ShardMachine(Machine, Protocol):
-    """A machine of a coordinator."""
+    """The state machine of one shard."""
 
     def begin(self, run: RunDecision) -> None:
         """Called before loading. `run` does nothing while the host is not active."""

@@ -1,10 +1,10 @@
-"""Runs a log machine on a partition: appends and applies its records, and holds and releases its effects.
+"""Runs the state machine of a coordinator on a partition: appends and applies its records, and holds and releases its effects.
 
-A host connects one machine with one led partition. `run` processes a command: decide, append, apply, hold, release. Effects wait in one
-queue, in the order of their decisions, until the high watermark reaches the end of the log at the time of the decision. Effects without
-records wait as well, so that no answer depends on records that may still be lost. A refused append changes nothing, and the effects of
-`refused(code)` are released instead. A refusal that answers no client, or because of the size, is written to the broker's log. Independent
-parts of a decision are logged in one batch, or in several if that batch is too large.
+A host connects one machine (`contract.py`) with one partition that this broker leads. `run` processes a command: decide, append, apply,
+hold, release. Effects wait in one queue, in the order of their decisions, until the high watermark reaches the end of the log at the time
+of the decision. Effects without records wait as well, so that no answer depends on records that may still be lost. A refused append changes
+nothing, and the effects of `refused(code)` are released instead. A refusal that answers no client, or because of the size, is written to
+the broker's log. Independent parts of a decision are logged in one batch, or in several if that batch is too large.
 
 The host is Loading (commands are refused with COORDINATOR_LOAD_IN_PROGRESS), then Active, then Closed (NOT_COORDINATOR). Loading applies
 the log in pieces, one in each iteration of the event loop, and ends with `resume`. Closing answers every caller whose answer is held or who
@@ -13,7 +13,7 @@ waits in the machine.
 Invariants: every record is applied before the next decision; every answer is given exactly once; timers end with the host. `now_ms`
 advances with the monotonic clock (`SlewedClock`).
 
-Elsewhere: decoding the log's batches (`loading.py`), choosing the partitions that have hosts (the server).
+`loading.py` decodes the log's batches. The server creates a host for each partition of a coordinator's topic that the broker leads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Loads a machine from a partition's log: decodes batches and applies their records and markers.
+"""Restores the state machine of a coordinator (`contract.Machine`) from its partition's log: decodes the batches and applies their records
+and markers.
 
 `BatchReader` reads bytes from an offset on and decodes whole batches. Data batches become `apply` calls, control batches `apply_marker`
 calls. A batch in a client's transaction is applied as transactional and takes effect at its marker.
@@ -6,7 +7,7 @@ calls. A batch in a client's transaction is applied as transactional and takes e
 Invariants: offsets only increase; a batch that compaction has emptied still advances the offset; a batch that cannot be decoded is skipped,
 and so is a control batch of an unknown kind.
 
-Elsewhere: the source of the bytes, and the meaning of a record (a machine skips records that it cannot decode).
+The caller provides a function that reads the bytes. The machine decodes the records, and skips those that it cannot decode.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Share:
 
     def count_on(self) -> None:
         """Recounts some items. After the last item the estimate becomes the count plus everything admitted during the recount. Items that
-        were admitted and then counted therefore count twice until the next recount.
+        were admitted and then counted are therefore included twice until the next recount.
         """
         if self._round is None:
             self._round, self._counted, self._admitted = iter(self._sizes()), Counter(), Counter()
@@ -105,7 +105,7 @@ class ExactShare(Share):
 
 
 class CoordinatorMemory:
-    """The memory of all shards of one broker; a dropped shard no longer counts."""
+    """The memory of all shards of one broker, except dropped ones."""
 
     def __init__(self, bytes_max: int = UNBOUNDED, things: str = "groups") -> None:
         self.bytes_max = bytes_max

@@ -9,7 +9,7 @@ The acknowledgements of a request for one partition are all checked before any t
 is INVALID_RECORD_STATE if the member has not acquired the record or has acknowledged it already, if nothing is in flight, or if the group
 allows no renewals. It is INVALID_REQUEST for offsets after the records in flight. Offsets before the records in flight are ignored.
 
-`check` does the checks that need no state; callers use it first. Elsewhere: making changes durable (`share_partition.py`).
+`check` does the checks that need no state; callers use it first. `share_partition.py` makes the changes durable.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ topic. Its state becomes ARCHIVING. When this state is stored, the share partiti
 given up, the state becomes ARCHIVED. If a leader dies between the two, the records stay ARCHIVING. The next leader copies them again, so
 each dead letter is copied at least once.
 
-A share partition copies one run at a time. Its other dead letters wait in the records in flight, so they need no queue. Elsewhere: the
-copies (`handlers/share_groups/dead_letters.py`)."""
+A share partition copies one run at a time. Its other dead letters wait in the records in flight, so they need no queue.
+`handlers/share_groups/dead_letters.py` makes the copies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def first_run(flight: InFlight) -> OffsetRun | None:
 
 
 def are_pending(flight: InFlight) -> bool:
-    """Whether there are dead letters, also such whose state is not stored yet."""
+    """Whether there are dead letters, including those with a state that is not stored yet."""
     return bool(flight.archiving_count) or any(run.target is ARCHIVING for run in flight.runs)
 
 

@@ -14,8 +14,8 @@ Invariants: the runs are contiguous from `start` to `end`, and the first run is 
 or a target; an ARCHIVING run may have the target ARCHIVED. `available_count`, `archiving_count` and `complete_count` are the sums over the
 runs.
 
-Elsewhere: which member may acquire which records (`acquisition.py`), members' acknowledgements (`acknowledgement.py`), persisting
-(`share_partition.py`).
+`acquisition.py` decides which member acquires which records, `acknowledgement.py` handles acknowledgements, and `share_partition.py` stores
+the changes.
 """
 
 from __future__ import annotations

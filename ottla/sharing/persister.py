@@ -67,7 +67,7 @@ class OtherShareCoordinators:
 
 
 class SharePersister:
-    """`base.share_state.Persister`."""
+    """Implements `base.share_state.Persister`."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class SharePersister:
         self._queues: dict[SharePartitionKey, _Queue] = {}
         self._is_closed = False
 
-    # The port
+    # The interface `Persister`
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: StateWritten) -> None:
         self._call(InitializeState(key, state_epoch, start_offset), lambda result: done(result.code))

@@ -1,8 +1,9 @@
-"""The share coordinators of this broker: finds the shard of a share partition and runs a command on its host.
+"""Finds the share coordinator of a share partition on this broker, and runs a command on it. Each partition of `__share_group_state` that
+this broker leads has a coordinator, called its shard.
 
-The shard is Java's hash of `group:topicId:partition`, as in Kafka. If this broker does not lead the shard, the answer is NOT_COORDINATOR;
-while the shard loads, COORDINATOR_LOAD_IN_PROGRESS; without the topic or with too many waiting decisions, COORDINATOR_NOT_AVAILABLE.
-`persister.py` retries, and asks other brokers.
+The number of the shard is Java's hash of `group:topicId:partition`, as in Kafka. If this broker does not lead the shard, the answer is
+NOT_COORDINATOR. While the shard loads, the answer is COORDINATOR_LOAD_IN_PROGRESS. If `__share_group_state` does not exist, or too many
+answers of the shard wait for replicas, the answer is COORDINATOR_NOT_AVAILABLE. `persister.py` retries, and asks other brokers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ottla.sharing.state_settings import ShareStateSettings, StateTopicsView
 
 
 class ShareStateCoordinators(Coordinator[SharePartitionKey]):
-    """The shards of this broker; a key is a share partition."""
+    """The share coordinators of this broker. The key of the base class is a share partition."""
 
     settings: ShareStateSettings
 
@@ -42,9 +43,9 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
         is_lease_held: Callable[[], bool] = lambda: True,
         memory: CoordinatorMemory | None = None,
     ) -> None:
-        """`prune` takes a led partition and returns a function that raises the start of the partition's log. `is_lease_held` returns
-        whether this broker's session with the metadata store is certainly alive. If not, `run` refuses reads, because a successor may have
-        written newer states.
+        """`prune` takes a partition that this broker leads, and returns a function that deletes the records of its log below an offset.
+        `is_lease_held` returns whether this broker's session with the metadata store is certainly alive. If not, `run` refuses reads,
+        because a successor may have written newer states.
         """
         super().__init__(
             SHARE_GROUP_STATE_TOPIC,

@@ -1,11 +1,11 @@
-"""The share coordinator of one partition of `__share_group_state`, as a log machine.
+"""The share coordinator of one partition of `__share_group_state`, as a state machine over the partition's log (`machine/contract.py`).
 
 A write is logged as an update, or as a complete snapshot after `updates_per_snapshot` updates. A share partition's leader takes over the
 state by reading it once, with its leader epoch; from then on reads and writes of an older leader are fenced. Resetting a group's offsets
 initializes the state again with a higher state epoch, which fences earlier writes.
 
 Two scans of all states run periodically. One repeats the snapshots of share partitions whose last snapshot is old, so that older records
-become redundant. The other removes redundant records: it raises the start of the log through the port `prune`. A third scan deletes the
+become redundant. The other removes redundant records: it raises the start of the log by the function `prune`. A third scan deletes the
 states of deleted topics. Scans run in steps (`later`), between which the event loop serves clients and the states may change.
 
 The states of a broker have a memory limit. At the limit a new state is refused with POLICY_VIOLATION. A write after which the state has
@@ -108,7 +108,7 @@ class ShareStateMachine:
     # Commands
 
     def decide(self, now_ms: int, command: StateCommand, reply: Reply) -> Decision:
-        """Replies a `StateResult`."""
+        """Answers with a `StateResult`."""
         return self._decide[type(command)](now_ms, command, reply)
 
     def _initialize(self, now_ms: int, command: InitializeState, reply: Reply) -> Decision:
@@ -286,7 +286,8 @@ class ShareStateMachine:
         self.run(partial(self._prune_below, end))
 
     def _prune_below(self, end: int, now_ms: int) -> Decision:
-        """A state that changed since the scan began has a later snapshot than the scan has found, so no needed record is below `end`."""
+        """Prunes the log below `end`. No needed record is below it: a state that has changed since the scan began has a later snapshot than
+        the scan has found."""
         draft = Draft()
         draft.call(lambda: self._prune(end))
         return draft.decision()

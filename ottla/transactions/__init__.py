@@ -1,1 +1,1 @@
-"""The transaction coordinator, as a log machine."""
+"""The transaction coordinator. It is a state machine over its log (`machine/contract.py`)."""

@@ -49,7 +49,7 @@ def decide_add(
 def decide_verify(
     shard: Shard, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Sequence[TopicPartition], reply: Reply
 ) -> Decision:
-    """Replies an `ErrorCode` for each partition."""
+    """Answers with an `ErrorCode` for each partition."""
 
     def for_all(code: ErrorCode) -> dict[TopicPartition, ErrorCode]:
         return dict.fromkeys(partitions, code)

@@ -1,8 +1,8 @@
 """Routes commands to the shard of a transactional id; a request waits while the previous transaction completes.
 
 `TransactionCoordinators` finds the shard (Java's hash of the id, as in Kafka), runs the command on its host and passes the result to
-`done`. If this broker is not the coordinator, the result has NOT_COORDINATOR; while the shard loads, COORDINATOR_LOAD_IN_PROGRESS; without
-the topic or with too many waiting decisions, COORDINATOR_NOT_AVAILABLE.
+`done`. If this broker is not the coordinator, the result is NOT_COORDINATOR. While the shard loads, it is COORDINATOR_LOAD_IN_PROGRESS. If
+`__transaction_state` does not exist, or too many answers of the shard wait for replicas, it is COORDINATOR_NOT_AVAILABLE.
 
 Between Prepare* and Complete* Kafka answers CONCURRENT_TRANSACTIONS, and the client tries again after a pause. Here InitProducerId and
 added partitions wait for the completion, at most `completion_wait_ms`, and are then decided again, at most `ATTEMPTS_MAX` times in all.

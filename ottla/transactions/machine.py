@@ -1,11 +1,12 @@
-"""The transaction coordinator of one partition of `__transaction_state`, as a log machine.
+"""The transaction coordinator of one partition of `__transaction_state`, as a state machine over the partition's log
+(`machine/contract.py`).
 
 The `decide_*` functions of `init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `queries.py` decide commands;
 `coordinators.py` runs them on the shard. `resume` sends the markers of every prepared transaction again, with the logged outcome, and
 starts the scans for timeouts and expired ids. The coordinator epoch is the leader epoch of the partition. Partitions refuse markers with an
 older coordinator epoch.
 
-Elsewhere: choosing the shard of an id, and waiting for a transaction to complete (`coordinators.py`); delivery of markers (`markers.py`).
+`coordinators.py` chooses the shard of an id, and waits for a transaction to complete. `markers.py` delivers the markers.
 """
 
 from __future__ import annotations

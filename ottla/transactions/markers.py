@@ -2,9 +2,8 @@
 
 `LocalMarkers` writes a marker to a partition that this broker leads, and reports it when the high watermark has passed it. It forwards a
 marker in `__consumer_offsets` to the group coordinator of the partition, so that the offsets of the transaction take effect. It serves this
-broker's own transactions and WriteTxnMarkers of other brokers. `MarkerDelivery` is the coordinator's `MarkerSender`: it writes local
-local partitions itself, sends the other markers to the partitions' leaders (`PeerMarkers`), and repeats after a pause until each has its
-marker.
+broker's own transactions and WriteTxnMarkers of other brokers. `MarkerDelivery` is the coordinator's `MarkerSender`: it writes to local
+partitions itself, sends the other markers to the partitions' leaders (`PeerMarkers`), and repeats after a pause until each has its marker.
 
 Markers are idempotent: a partition that already has the marker reports success (KAFKA-19999). INVALID_PRODUCER_EPOCH means that the
 partition has a later transaction of this producer. The later transaction could not begin before this transaction was complete, so the

@@ -32,7 +32,7 @@ def decide_describe(shard: Shard, transactional_id: str, reply: Reply) -> Decisi
 
 
 def decide_list(shard: Shard, now_ms: int, wanted: ListFilter, reply: Reply) -> Decision:
-    """Replies a list of `TransactionMetadata`; an empty list if the host closes first."""
+    """Answers with a list of `TransactionMetadata`; an empty list if the host closes first."""
     found = [metadata for metadata in shard.transactions.values() if _is_wanted(metadata, wanted, now_ms)]
     return answered(reply, found, lambda _code: [])
 

@@ -1,6 +1,6 @@
 """Asks the coordinator of a transaction on another broker to add or verify partitions.
 
-This module finds the broker; the port `PeerCoordinators` sends the request (`cluster/peer_transactions.py`).
+This module finds the broker. `cluster/peer_transactions.py` implements the interface `PeerCoordinators` and sends the request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The state of one shard (a partition of `__transaction_state`), and the ports that it uses.
+"""The state of one shard (a partition of `__transaction_state`), and the interfaces of the parts that it uses.
 
 Hard state is `transactions` and `ongoing`, a function of the log; only `apply` writes it. The other fields are soft state. `waiting` has
 the requests that wait for a transaction to complete. `clients` has the last user of each id on this broker, for operators and for the
@@ -179,11 +179,11 @@ def held_bytes(transactional_id: str, partitions: Collection[TopicPartition]) ->
 
 
 def answer_code(reply: Reply, code: ErrorCode) -> Decision:
-    """Makes a decision that answers a code; if the host closes first, its error is the answer."""
+    """Makes a decision that answers with a code. If the host closes first, its error is the answer."""
     return answered(reply, code, same_code)
 
 
 def answer_end(reply: Reply, code: ErrorCode, metadata: TransactionMetadata | None = None) -> Decision:
-    """Makes a decision that answers an `EndResult`, with the client's identity if `metadata` is given."""
+    """Makes a decision that answers with an `EndResult`, which has the client's identity if `metadata` is given."""
     identity = metadata.identity if metadata is not None else (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     return answered(reply, EndResult(code, identity[0], identity[1]), EndResult)
