@@ -4,8 +4,8 @@ of other brokers.
 A change is decided from the version of the node that was read, and its write is conditional on this version. If another broker has written
 meanwhile, the change is decided again; so no rule is lost. A written rule is in force on this broker before the answer. The same write adds
 a node that names the changed pattern. Other brokers see this node and read the pattern again (`change_watch.py`). A damaged node is read as
-a rule that denies everything until an operator repairs it, because resources without rules may be open to all. Elsewhere: the permission to
-change rules, and their validation (`handlers/access/acl_requests.py`).
+a rule that denies everything until an operator repairs it, because resources without rules may be open to all.
+`handlers/access/acl_requests.py` checks the permission to change rules, and validates them.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def _subject_of(_path: str, data: bytes) -> tuple[str, SettingSubject] | None:
 
 
 def _puts(path: str, subject: ConfigPut | QuotaPut, node: StoreNode | None) -> list[SettingPut]:
-    """Returns the present settings in a node. A missing or damaged node counts as empty, so its former settings end."""
+    """Returns the present settings in a node. A missing or damaged node is read as empty, so its former settings end."""
     user = znodes.user_of(subject.entity) if isinstance(subject, QuotaPut) else None
     nothing: list[SettingPut] = [subject] if user is None else [subject, ScramPut(user, {})]
     if node is None:

@@ -1,4 +1,4 @@
-"""Sends this broker's own requests to the controller: `api.Controller` on every broker of a cluster.
+"""Sends this broker's own requests to the controller. Implements `api.Controller` on every broker of a cluster.
 
 If this broker is the controller, or the only broker, each request is a call of `LocalController`. Otherwise requests are sent to the broker
 that the metadata names as the controller: AlterPartition, ControlledShutdown, CreateTopics, and changes of this broker's settings.

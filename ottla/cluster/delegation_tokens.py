@@ -2,8 +2,9 @@
 
 A change is decided on the node that it replaces, conditional on its version. If another writer was first, the change is decided again. A
 written token is in force on this broker before the answer. Other brokers see the node of the change that the same write adds
-(`change_watch.py`). Each broker periodically removes expired tokens; logins with an expired token are refused even before. Elsewhere: the
-permission to change tokens (`handlers/access/delegation_token_requests.py`), and their secrets (`security/delegation_token_logins.py`).
+(`change_watch.py`). Each broker periodically removes expired tokens; logins with an expired token are refused even before.
+`handlers/access/delegation_token_requests.py` checks the permission to change tokens, and `security/delegation_token_logins.py` computes
+their secrets.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ ANY_VERSION = -1
 
 
 class DeletedPartitions:
-    """`transactions.markers.IsDeleted` over the metadata store."""
+    """Implements `transactions.markers.IsDeleted` with the metadata store."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store

@@ -1,8 +1,8 @@
 """Detects that another broker's process has ended before its session with the metadata store expires.
 
-The session of a killed process lasts for seconds; its connections end at once, and its port refuses new ones. So a broker counts as dead
+The session of a killed process lasts for seconds; its connections end at once, and its port refuses new ones. So a broker is declared dead
 only if the other side closed a connection on which both had proved their identity, and its address then refuses two more connections. A
-broker that is slow, paused, cut off or restarting its listeners does not count as dead: its host does not answer, or its port accepts. A
+broker that is slow, paused, cut off or restarting its listeners is not declared dead: its host does not answer, or its port accepts. A
 detection concerns one registration (broker epoch), not later ones.
 
 The controller watches all other brokers, the others watch the controller (`watched`). `LocalController` decides the consequences.
@@ -93,7 +93,7 @@ class FailureDetector:
             self._probe(broker_id, epoch, address, REFUSALS, 0)
 
     def _probe(self, broker_id: int, epoch: int, address: tuple[str, int], refusals: int, looks: int) -> None:
-        """Connects to the broker. It counts as dead after `refusals` refusals in a row. A broker that accepts is tried again after
+        """Connects to the broker. Declares it dead after `refusals` refusals in a row. A broker that accepts is tried again after
         `LOOKS_MS`; `looks` counts these tries."""
 
         def lives() -> None:

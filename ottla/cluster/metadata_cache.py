@@ -3,8 +3,8 @@
 Topics, partitions and brokers are the immutable values of the messages, not copies. A partition never returns to an older leader epoch or
 partition epoch of the same topic. `control/receiver.py` refuses whole messages of an older controller.
 
-A broker knows before the controller that its own replicas have failed with a disk (`mark_offline`). Until such a replica works again,
-readers see it as offline, and a partition that it leads without a leader. The controllers' metadata is kept unchanged beside it.
+A broker knows before the controller that its own replicas have failed with a disk (`mark_offline`). Until such a replica works again, it is
+shown to readers as offline, and a partition that it leads is shown without a leader. The controllers' metadata is kept unchanged beside it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DELETED_MAX = 10_000
 
 
 class MetadataCache(ClusterMetadata):
-    """`ClusterMetadata` that the controllers' messages update."""
+    """Implements `ClusterMetadata`. The controllers' messages update it."""
 
     def __init__(self, cluster_id: str = "", now_ms: Callable[[], int] | None = None) -> None:
         """`now_ms` is a monotonic clock. Without it dead brokers are not shown."""

@@ -1,7 +1,8 @@
 """Sends commands to the share coordinator on another broker, as requests of keys 83 to 87, and decodes the answers to `StateResult`.
 
-The port is `sharing.persister.PeerShareCoordinators`. A request has one share partition. An answer without it becomes UNKNOWN_SERVER_ERROR,
-because answers of peers are not trusted. The modules of the requests are imported on use, which saves memory in a single broker.
+It implements the interface `sharing.persister.PeerShareCoordinators`. A request has one share partition. An answer without it becomes
+UNKNOWN_SERVER_ERROR, because answers of peers are not trusted. The modules of the requests are imported on use, which saves memory in a
+single broker.
 """
 
 from __future__ import annotations

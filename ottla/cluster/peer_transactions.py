@@ -1,8 +1,8 @@
 """Sends requests about transactions to another broker: AddPartitionsToTxn to a coordinator, WriteTxnMarkers to a leader of partitions.
 
-The ports are `transactions.remote.PeerCoordinators` and `transactions.markers.PeerMarkers`. If the request fails, every partition gets its
-error code. Answers are not trusted: results for other partitions are ignored, and partitions without a result get NETWORK_EXCEPTION, which
-callers retry. The modules of the requests are imported on use, which saves memory in a single broker.
+It implements the interfaces `transactions.remote.PeerCoordinators` and `transactions.markers.PeerMarkers`. If the request fails, every
+partition gets its error code. Answers are not trusted: results for other partitions are ignored, and partitions without a result get
+NETWORK_EXCEPTION, which callers retry. The modules of the requests are imported on use, which saves memory in a single broker.
 """
 
 from __future__ import annotations

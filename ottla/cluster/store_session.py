@@ -1,7 +1,7 @@
-"""This broker's session with the metadata store: registered, disconnected, expired, and registered again under a new broker epoch.
+"""Keeps this broker registered in the metadata store. When the session has expired, registers the broker again under a new broker epoch.
 
-A disconnected session may still be alive, so the broker keeps its epoch. An expired session has lost the registration, so facts that others
-noted about its epoch are no longer valid.
+A disconnected session may still be alive, so the broker keeps its epoch. The registration ends with an expired session, so facts that
+others have noted about its epoch are no longer valid.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The controller: elections, placement, topics and settings, on a metadata store."""
+"""The controller: elects leaders, places replicas, and changes topics and settings. The metadata store holds its state."""

@@ -175,7 +175,7 @@ class CommandQueue:
             yield from self._end_term(result)
         if result not in (StoreResult.UNKNOWN, StoreResult.CONNECTION_LOST):
             return result
-        log.warning("metadata store: %s; looking whether the write was taken", result.name)
+        log.warning("metadata store: %s; checking whether the write was executed", result.name)
         was_executed = yield from self._was_executed(part)
         return StoreResult.OK if was_executed else StoreResult.UNKNOWN
 

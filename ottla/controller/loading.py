@@ -2,7 +2,7 @@
 epoch is not read: a controller that read it again might use the epoch of a successor (I38).
 
 Damaged nodes are skipped and logged, so each affects only its own subject. A topic with a damaged node is not served, a partition with a
-damaged state has no leader, and a damaged configuration counts as empty.
+damaged state has no leader, and a damaged configuration is read as empty.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _brokers(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], not
 
 
 def _noted_epochs(nodes: Mapping[str, StoreNode], notes: list[str]) -> list[Change]:
-    """Reads the noted epochs. A damaged node counts as empty, so every broker counts as restarted."""
+    """Reads the noted epochs. A damaged node is read as empty, so every broker is treated as restarted."""
     node = nodes.get(znodes.BROKER_EPOCHS)
     if node is None:
         return []

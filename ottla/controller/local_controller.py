@@ -1,4 +1,4 @@
-"""`api.Controller` on this broker: it decides while this broker is elected, and answers NOT_CONTROLLER otherwise.
+"""Implements `api.Controller` on this broker: decides while this broker is elected, and answers NOT_CONTROLLER otherwise.
 
 Once elected, it reads the cluster's state from the metadata store and decides the consequences of new and missing brokers. It sends every
 live broker its replicas and the metadata, completes interrupted creations and deletions, and serves requests through its queue

@@ -1,4 +1,4 @@
-"""Decides about in-sync sets that leaders report, and about requested elections and moves of replicas.
+"""Decides about in-sync sets that leaders propose, and about requested elections and moves of replicas.
 
 Each `decide_*` is pure: it reads `ClusterState` and returns a `Plan`, the writes in one or more multis and the changes to apply after each.
 Every multi begins with a check of `/controller_epoch`, and sets each partition state under the version last read, so a controller that was

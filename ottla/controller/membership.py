@@ -2,7 +2,7 @@
 
 A broker that registers again has a new epoch. Before the controller notes this epoch, it removes the broker from its leaderships and from
 every in-sync set that has another member. If the broker has not proved that its logs are whole, the controller also removes it from the
-eligible replicas (KIP-903, KIP-966; `leader_election.py` has the rules). So knowledge about an epoch never counts for the next epoch.
+eligible replicas (KIP-903, KIP-966; `leader_election.py` has the rules). So knowledge about one epoch is never used for the next.
 
 The node `znodes.BROKER_EPOCHS` holds the epochs that all partitions' states take into account. It is written after the last state. Without
 the node, a new controller would not notice that a broker restarted during the change of controllers. A controller that finds a registered
@@ -10,15 +10,15 @@ epoch other than the noted one, or none noted, decides as for a restart. A singl
 
 The node also holds the data directories of each broker, including absent brokers. A broker that registers without any of them, because its
 disk was replaced, has lost all of its records, whatever the partitions' states and its own directories say. A broker that lacks some of
-them has lost some records. A directory that was set back to an older copy of itself lacks the noted generation
-(`storage/generations.py`), and counts as a lost directory.
+them has lost some records. A directory that was set back to an older copy of itself lacks the noted generation (`storage/generations.py`),
+and is treated as a lost directory.
 
-A broker whose process is provably dead (`cluster/failure_detector.py`) counts as ended while its registration still exists. Its epoch is
-marked as dead in the same node, so that no later controller regards it as live. If the process lives after all, it finds the mark and
+A broker whose process is provably dead (`cluster/failure_detector.py`) is treated as ended while its registration still exists. Its epoch
+is marked as dead in the same node, so that no later controller regards it as live. If the process lives after all, it finds the mark and
 registers again.
 
-A damaged note is not overwritten. Each new controller then regards every broker as restarted and keeps the epochs in memory. No broker
-counts as dead before its session ends, because it could not be marked.
+A damaged note is not overwritten. Each new controller then regards every broker as restarted and keeps the epochs in memory. No broker is
+declared dead before its session ends, because it could not be marked.
 
 A broker that asks to stop is in `leaving` until it ends or registers again: it is not added to an in-sync set, and not elected. Only this
 controller knows it; after a change of controllers the broker asks again.

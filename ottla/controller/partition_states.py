@@ -1,8 +1,8 @@
 """Computes the next states of partitions, and the plan that writes them.
 
-Each state is written under the version last read, so that a controller whose view is old writes nothing (I9). A new leader, or the same
-leader after a restart, gets a new leader epoch (I15). A change of only the in-sync set keeps the epoch (KAFKA-15021), because it does not
-concern followers and clients.
+Each write of a state is conditional on the version that was last read, so a controller with outdated state writes nothing (I9 in
+docs/invariants.md). A new leader, or the same leader after a restart, gets a new leader epoch (I15). A change of only the in-sync set keeps
+the epoch (KAFKA-15021), because it does not concern followers and clients.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ ELECTIONS_NOTED_MAX = 100
 def led(
     state: ClusterState, partition: PartitionMetadata, elected: Elected, in_sync_min: int, standing: Standing = UNCHANGED
 ) -> PartitionMetadata:
-    """Returns the state under the elected leader, with a new leader epoch. A leader that restarted may fail to open its log. So all other
-    replicas that hold every acknowledged record stay eligible until the leader sends AlterPartition."""
+    """Returns the state under the elected leader, with a new leader epoch. A leader that restarted may fail to open its log. So the other
+    replicas that hold every acknowledged record remain eligible, and can be elected, until the leader sends AlterPartition."""
     in_sync_min = ANY_SIZE if elected.leader in standing.restarted else in_sync_min_while_eligible(partition, in_sync_min)
     eligible: tuple[int, ...] = ()
     last_known: tuple[int, ...] = ()
@@ -109,14 +109,14 @@ class Elections:
         )
 
     def note_short(self, topic: str, old: PartitionMetadata, follower: int) -> None:
-        """Notes that the partition's leader was reported to lack records."""
+        """Adds a log line: `follower` has reported that the partition's leader lacks records."""
         self._add(
             f"{topic}-{old.index}: broker {old.leader}, the leader of epoch {old.leader_epoch}, lacks records below the high watermark of "
             f"broker {follower}; another replica that is in sync or eligible leads, if there is one"
         )
 
     def note_waiting(self, topic: str, old: PartitionMetadata, new: PartitionMetadata | None) -> None:
-        """Notes a partition without a leader, if its last members in sync have lost records."""
+        """Adds a log line about a partition without a leader, if its last members in sync have lost records."""
         if new is not None and old.isr and not new.isr:
             self._add(
                 f"no election: {topic}-{old.index} has no leader, because brokers {list(old.isr)}, the last in sync, lack records that "

@@ -1,6 +1,6 @@
 """Limits the memory that the settings of topics, groups and subscriptions take in each broker.
 
-A long value is usually a list, and its parts take more memory than its text. The few settings of brokers count as well. Above the limit,
+A long value is usually a list, and its parts take more memory than its text. The few settings of brokers are included. Above the limit,
 changes that add memory are refused; present settings are kept.
 """
 

@@ -3,7 +3,7 @@
 After loading, only `apply` changes it, with `Change`s that the metadata store has confirmed or that are not stored. So metadata never
 contains a leader epoch that was not committed (I42).
 
-Elsewhere: the form of the state in the store (`metadata_store/znodes.py`), and the decisions (`machine.py`, `topics.py`, `configs.py`).
+`metadata_store/znodes.py` has the form of the state in the store. `machine.py`, `topics.py` and `configs.py` have the decisions.
 """
 
 from __future__ import annotations

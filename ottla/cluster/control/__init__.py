@@ -1,1 +1,1 @@
-"""Messages of the controller to brokers: how they wait, are sent, put together, refused and applied."""
+"""The controller's messages to brokers: queues, sends, receives, refuses and executes them."""

@@ -24,7 +24,7 @@ NO_SEQUENCE = -1
 
 
 class ControlInbox:
-    """`handlers.context.ControlRequests`."""
+    """Implements `handlers.context.ControlRequests`."""
 
     def __init__(self, receiver: ControlReceiver) -> None:
         self._receiver = receiver

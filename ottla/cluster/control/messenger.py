@@ -1,4 +1,4 @@
-"""Sends the controller's messages to other brokers: `BrokerMessenger` over `Peers`.
+"""Sends the controller's messages to other brokers. Implements `BrokerMessenger` over `Peers`.
 
 Each broker has a queue with one message in flight, so messages arrive in order. After a lost connection the message is sent again, until
 the broker has executed or refused it. A message is dropped when it is obsolete: this broker is no longer the controller of the message's
@@ -32,7 +32,7 @@ IsWanted = Callable[[int, ControlMessage], bool]
 
 
 class PeerMessenger:
-    """`BrokerMessenger` for all other brokers. `is_wanted(broker id, message)` returns False for an obsolete message."""
+    """Sends messages to all other brokers. `is_wanted(broker id, message)` returns False for an obsolete message."""
 
     def __init__(self, peers: Peers, timers: Timers, is_wanted: IsWanted) -> None:
         self._peers = peers
