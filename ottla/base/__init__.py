@@ -1,1 +1,1 @@
-"""Types, errors, settings and ports that all layers share. Imports no other package of ours."""
+"""Types, errors, settings and interfaces (ports) that all layers share. This package imports no other package of Ottla."""

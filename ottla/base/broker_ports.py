@@ -1,4 +1,4 @@
-"""All ports of a broker in one value, and the clock that decides when things expire."""
+"""All ports of a broker (`ports.py`) in one value, and the clock that decides when things expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages from a controller to a broker, and the ports on both sides.
+"""The messages from a controller to a broker, and the interfaces of their sender and receiver.
 
 Every message has the controller epoch of its sender and the broker epoch of its receiver. A broker refuses a message if one of these epochs
 is older than the epoch that it knows. A message of a broker to itself is a call. Between brokers LeaderAndIsr (key 4), StopReplica (5) and

@@ -1,4 +1,5 @@
-"""The ports: clock, timers, randomness, disk, threads, network, peers and metadata store, as protocols.
+"""The ports of a broker: the interfaces through which it uses clock, timers, randomness, disk, threads, network, other brokers and the
+metadata store.
 
 Core, handlers and `server/node.py` import no time, os, socket, random, threading or asyncio; the ports are passed to them instead. The
 production adapters are thin. The simulation replaces all of them, so a seed reproduces a run. Units: milliseconds and bytes.

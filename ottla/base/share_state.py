@@ -1,4 +1,4 @@
-"""The stored state of a share partition (KIP-932), and the port to the share coordinator that stores it.
+"""The stored state of a share partition (KIP-932), and the interface of the share coordinator that stores it.
 
 A share partition is one partition as one share group reads it. Its leader keeps the state of each record in flight. The share coordinator
 makes this state durable; each partition of `__share_group_state` has its own coordinator. `Persister` is the interface between them, so

@@ -1,1 +1,1 @@
-"""Authentication and authorization: principals, operations and resources, the authorizer, SCRAM. No sockets."""
+"""Authentication and authorization: principals, SASL mechanisms, ACLs, quotas. This package opens no sockets."""

@@ -3,9 +3,9 @@ each granted authorization of one resource.
 
 A line about an authorization names principal, host, operation, resource and listener. A line about an authentication names user, host,
 mechanism, reason and listener. Texts chosen by clients are written as JSON strings, so that a name cannot forge another part of the line or
-a new line. A repeated line is written at most once in `REPEAT_MS`, with the number of lines that were suppressed since. Texts count as
-equal if their first `TEXT_LETTERS_MAX` letters are equal. Among very many different lines a repeat may be written earlier. One client in a
-loop therefore does not hide the refusals of other clients. The total number of lines is limited in `server/logging_setup.py`. No method
+a new line. A repeated line is written at most once in `REPEAT_MS`, with the number of lines that were suppressed since. Texts are treated
+as equal if their first `TEXT_LETTERS_MAX` letters are equal. Among very many different lines a repeat may be written earlier. One client in
+a loop therefore does not hide the refusals of other clients. The total number of lines is limited in `server/logging_setup.py`. No method
 takes a credential; callers keep secrets out of `reason`.
 """
 

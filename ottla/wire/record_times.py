@@ -53,8 +53,8 @@ _new_tuple = tuple.__new__
 
 
 class TimeRange(NamedTuple):
-    """The smallest and the largest timestamp of the records of a batch. Records without a timestamp (-1) do not count for the smallest,
-    unless there are no others."""
+    """The smallest and the largest timestamp of the records of a batch. The smallest ignores records without a timestamp (-1), unless no
+    record has one."""
 
     smallest: int
     largest: int
@@ -118,8 +118,8 @@ def time_range(section: Buffer, base_timestamp: int, record_count: int, *, claim
 
 
 def _take_all(data: Buffer, count: int, absent: int, claimed: int) -> tuple[int, int, int]:
-    """Returns (end of the last record, smallest timestamp delta, largest). `absent` is the delta of a record without a timestamp, which
-    does not count for the smallest. `claimed` is the largest delta by the header.
+    """Returns (end of the last record, smallest timestamp delta, largest). `absent` is the delta of a record without a timestamp, which the
+    smallest ignores. `claimed` is the largest delta by the header.
     """
     if count < _FEW_RECORDS:
         return _take_each(data, 0, count, absent)

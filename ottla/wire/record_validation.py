@@ -40,7 +40,7 @@ def validate_section(section: Buffer, header: BatchHeader, *, is_key_required: b
 
 
 def check_record_sizes(section: Buffer, record_count: int, bytes_max: int) -> None:
-    """Raises `WireError` for a decompressed record of more than `bytes_max` bytes. The bytes of the length itself do not count."""
+    """Raises `WireError` for a decompressed record of more than `bytes_max` bytes. The bytes of the length field are not included."""
     data, position = _indexable(section), 0
     try:
         for index in range(record_count):
@@ -58,7 +58,8 @@ def _indexable(section: Buffer) -> Buffer:
 
 
 def read_zigzag(data: Buffer, position: int, bits: int = 32) -> tuple[int, int]:
-    """Returns (varint, still zigzag-encoded, position after it). Raises `WireError` for more than `bits` bits."""
+    """Returns two numbers: the value of the varint, which is still zigzag-encoded, and the position after it. Raises `WireError` for more
+    than `bits` bits."""
     number = 0
     for shift in range(0, bits, 7):
         byte = data[position]

@@ -5,8 +5,8 @@ Long work is an iterator that does a little at each step. If nothing is queued, 
 `call_when_idle` queues a call behind it. With `is_fair` an unfinished iterator moves to the end of the queue after each piece, so a queued
 call may run before the iterator is done.
 
-Before `begin` pieces are not bounded, because no client waits for a loop that does not run yet. An iterator that raises is dropped, the
-queue continues, and the loop, or the caller of `add`, gets the exception.
+Until `begin` is called, a piece has no time limit, because no client waits for a loop that does not run yet. An iterator that raises is
+dropped, the queue continues, and the loop, or the caller of `add`, gets the exception.
 """
 
 from __future__ import annotations

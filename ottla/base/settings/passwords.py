@@ -25,7 +25,7 @@ DEFAULT_KEY_FACTORY = "PBKDF2WithHmacSHA512"
 KEY_BITS = (128, 192, 256)
 BLOCK_BYTES = 16
 SALT_BYTES = 256
-"""As many as Apache Kafka uses."""
+"""Size of the salt in bytes, as in Apache Kafka."""
 KEYS_BYTES_MAX = 64 << 10
 FIELDS = frozenset({
     "encryptedPassword", "initializationVector", "cipherAlgorithm", "keyFactoryAlgorithm", "iterations", "keyLength", "passwordLength",
@@ -218,5 +218,5 @@ def _cipher(key: bytes, vector: bytes) -> Any:
 
 
 def _java_length(text: str) -> int:
-    """Length in UTF-16 units, which Java counts."""
+    """Returns the length in UTF-16 units, as Java counts it."""
     return len(text.encode("utf-16-le")) // 2

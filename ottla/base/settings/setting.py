@@ -2,8 +2,8 @@
 the type `int` for the type checker. It has no `__set__`, so the values in a configuration object's `__dict__` take precedence, and reading
 a value is an ordinary attribute access.
 
-Text follows Kafka's rules: blanks around a value are ignored, booleans are true or false in any case, lists are separated by commas, and a
-repeated entry of a list counts once (KIP-1161), unless the setting refuses it. An invalid value raises `SettingError` with one sentence
+Text follows Kafka's rules: blanks around a value are ignored, booleans are true or false in any case, lists are separated by commas, and
+repeated entries of a list are dropped (KIP-1161), unless the setting refuses them. An invalid value raises `SettingError` with one sentence
 that names the setting.
 """
 

@@ -1,1 +1,1 @@
-"""Quotas of users, client ids and addresses on this broker. Pure: the caller passes the time in milliseconds."""
+"""Quotas of users, client ids and addresses on this broker. The code reads no clock: callers pass the time in milliseconds."""

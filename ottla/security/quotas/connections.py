@@ -2,8 +2,8 @@
 
 A connection above the rate of the broker or its listener is delayed by at most one sample (`quota.window.size.seconds`), and later
 connections to this listener wait behind it. A connection above the rate of its address is closed after a delay, so that clients that
-reconnect immediately do not keep the broker busy. The rates of broker and listener do not count such a connection. A listener for brokers
-alone is exempt from the broker's rate, so that clients cannot keep brokers from connecting.
+reconnect immediately do not keep the broker busy. Such a connection is not included in the rates of broker and listener. A listener for
+brokers alone is exempt from the broker's rate, so that clients cannot keep brokers from connecting.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ConnectionRates:
 
     def _put_host(self, name: str | None, rate: float) -> None:
         """Sets the rate of an address, or of all other addresses (None). An IPv6 address may have several spellings; the rate that was set
-        last counts.
+        last applies.
         """
         host = None if name is None else address(name)
         spellings = self._spellings.setdefault(host, {})

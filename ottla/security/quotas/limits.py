@@ -1,9 +1,9 @@
 """Finds the quota for a request: Kafka's eight levels, the most specific first.
 
 A quota is set for a user with a client id, for a user, or for a client id. The user and the client id may each be Kafka's default entity.
-For each kind of quota the most specific level with a quota of this kind counts. Requests with one `QuotaShare` are measured together. A
-user's quota covers all of its clients. A client id's quota covers all users together, except users with a quota. A default applies to each
-user or client id separately.
+Each kind of quota (such as fetched bytes) is looked up separately: the most specific level that sets it applies. Requests with one
+`QuotaShare` are measured together. A user's quota covers all of its clients. A client id's quota covers all users together, except users
+with a quota. A default applies to each user or client id separately.
 """
 
 from __future__ import annotations

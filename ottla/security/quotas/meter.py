@@ -1,8 +1,8 @@
 """The measurements of one `QuotaShare` (requests that share a limit): their use, and how long their clients were throttled.
 
-Bytes are measured by windows and by a token bucket of the same span; the longer of the two delays counts. For a steady flow of small pieces
-both have the same effect. After a request that is larger than the span admits, the windows admit the next one when the first is older than
-the span. The bucket admits it when its debt is repaid, which takes longer.
+Bytes are measured by windows and by a token bucket of the same span; the longer of the two delays applies. For a steady flow of small
+pieces both have the same effect. After a request that is larger than the span admits, the windows admit the next one when the first is
+older than the span. The bucket admits it when its debt is repaid, which takes longer.
 
 A fetch is admitted before it is sent, as soon as one part (`PARTS`) of the limit is free. If the whole answer had to fit, large answers
 would leave much of the limit unused, and an answer larger than all windows would never be sent. The bucket records the excess as debt.

@@ -54,7 +54,7 @@ class WindowedRate:
             del samples[0]
 
     def total(self, now_ms: int) -> float:
-        """Returns the sum of the windows that still count."""
+        """Returns the sum of the windows that have not expired."""
         samples, oldest_ms = self._samples, now_ms - self._windows.span_ms
         while samples and samples[0][0] <= oldest_ms:
             del samples[0]
@@ -65,7 +65,7 @@ class WindowedRate:
         return 1000 * self.total(now_ms) / self._window_ms(now_ms)
 
     def _window_ms(self, now_ms: int) -> int:
-        """Returns the divisor of the total. All windows except the newest count as complete, even at the start of the measurement."""
+        """Returns the divisor of the total. All windows except the newest are treated as complete, even at the start of the measurement."""
         windows = self._windows
         if not self._samples:
             return max(windows.count - 1, 1) * windows.size_ms
