@@ -427,7 +427,7 @@ def test_status_and_metrics(source: Broker, target: Broker, client: Client, ther
     write(client, topic, 5, first=10)
     found = survey(client, there, [topic])
     assert (found["lag"], found["topics"][0]["state"]) == (5, "mirroring")
-    assert found["topics"][0]["partitions"] == [{"partition": 0, "source_end": 15, "end": 10, "lag": 5, "rate": 0}]
+    assert found["topics"][0]["partitions"] == [{"partition": 0, "source_end": 15, "end": 10, "lag": 5, "error": None, "rate": 0}]
     graduate(source, target, topic)
     assert survey(client, there, [topic])["topics"][0]["state"] == "graduated"
 

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 import ottla.client
 from ottla.base.settings.topics import MIRROR_SOURCE
+from ottla.base.types import TopicPartition
 from ottla.cloning.mirror import mirror as engine
+from ottla.cloning.mirror import reading
 from ottla.cloning.mirror.mirror import Mirror, MirrorRequest
 from ottla.cloning.mirror.state import State
+from ottla.cloning.plan import CloneError
 from ottla.testing.broker import Broker
-from tests.cloning.conftest import ends, write
+from ottla.wire.batch_header import iter_batches
+from tests.cloning.conftest import ends, stored, write
 from tests.cloning.test_clone import happens
-from tests.cloning.test_mirror import running, transact
+from tests.cloning.test_mirror import graduate, has, running, transact
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(engine, "TOPICS_SECONDS", 0.1)
 
 
 def test_a_source_that_has_lost_records_fails_the_topic(topic: str) -> None:
@@ -78,6 +85,47 @@ def test_two_mirrors_into_another_kafka(topic: str, tmp_path: Path) -> None:
         assert [record.value for record in target.records(topic)] == [b"%d" % number for number in range(21)]
 
 
+@pytest.mark.parametrize("is_exact", [True, False], ids=["ottla", "another Kafka"])
+def test_a_damaged_partition_of_the_source_waits_alone(topic: str, is_exact: bool, tmp_path: Path) -> None:
+    """Others go on, the mirror names the batch, and refuses to graduate. When the damage is deleted, the partition goes on."""
+    with ExitStack() as stack:
+        source, target = (stack.enter_context(Broker(data_dir=tmp_path / name)) for name in ("source", "target"))
+        client, there = (stack.enter_context(ottla.client.connect(one.direct_server)) for one in (source, target))
+        client.create_topic(topic, partitions=2)
+        write(client, topic, 15)
+        _, third = [position for position, _ in iter_batches(stored(tmp_path / "source", topic))][1:]
+        with (tmp_path / "source" / f"{topic}-0" / f"{0:020}.log").open("r+b") as file:
+            file.seek(third - 1)
+            file.write(b"?")
+        run = stack.enter_context(running(source, target, topic) if is_exact else producing(source, target, topic))
+        assert happens(lambda: f"the batch at offset 5 of {topic}-0 is damaged" in str(run.state["topics"]))
+        with client.producer() as producer:
+            producer.produce(topic, b"another partition", partition=1)
+        assert happens(lambda: has(there, topic, 1, partition=1)) and has(there, topic, 5)
+        assert run.state["topics"][0]["error"] is None and run.state["topics"][0]["state"] == "mirroring"
+        if is_exact:
+            with pytest.raises(CloneError, match=f"{topic}-0 is damaged at the source: the batch at offset 5"):
+                graduate(source, target, topic)
+            client.delete_records({TopicPartition(topic, 0): 10})
+            assert happens(lambda: has(there, topic, 15) and run.state["lag"] == 0)
+            assert not any(one["error"] for one in run.state["topics"][0]["partitions"])
+
+
+def test_a_graduation_asks_for_the_sources_ends_when_known_ones_are_reached(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not after each answer: a request to each broker would cost as much as reading a megabyte."""
+    monkeypatch.setattr(reading, "LIMITS", reading.LIMITS._replace(max_bytes=1))
+    monkeypatch.setattr(engine, "LOOK_SECONDS", 60.0)
+    asked: list[int] = []
+    ends_of = Mirror._source_ends
+    monkeypatch.setattr(Mirror, "_source_ends", lambda self, partitions: asked.append(1) or ends_of(self, partitions))
+    with Broker() as source, Broker() as target, ottla.client.connect(source.direct_server) as client:
+        client.create_topic(topic)
+        write(client, topic, 200)  # 40 batches, each an answer
+        graduate(source, target, topic)
+        assert len(asked) <= 5
+        assert len(target.records(topic)) == 200
+
+
 class Producing:
     """A mirror in a thread, whose client of the target asks for no extensions."""
 
@@ -98,6 +146,10 @@ class Producing:
                 client.close()
 
     @property
+    def state(self) -> State:
+        return self.states[-1] if self.states else {"topics": []}
+
+    @property
     def lag(self) -> int | None:
         found: int | None = self.states[-1]["lag"] if self.states else None
         return found
@@ -109,3 +161,12 @@ class Producing:
     def stop(self) -> None:
         self._is_over.set()
         self._thread.join()
+
+
+@contextmanager
+def producing(source: Broker, target: Broker, topic: str) -> Iterator[Producing]:
+    run = Producing(source, target, topic)
+    try:
+        yield run
+    finally:
+        run.stop()

@@ -155,6 +155,8 @@ def _summary(state: State) -> tuple[str, Sequence[str]]:
     """Returns the line to print, and its errors and notes."""
     trouble = [state["error"]] if state["error"] is not None else []
     trouble += [f"{one['topic']} {one['state']}" + (f": {one['error']}" if one["error"] else "") for one in _ended(state)]
+    for topic in state["topics"]:
+        trouble += [f"{topic['topic']}-{one['partition']} is {one['error']}" for one in topic["partitions"] if one["error"]]
     trouble += [f"note: {note}" for note in state["notes"]]
     partitions = counted(sum(len(one["partitions"]) for one in state["topics"] if one["state"] == "mirroring"), "partition")
     behind = "looking at the source" if state["lag"] is None else f"{counted(state['lag'], 'offset')} behind the source"

@@ -2,18 +2,20 @@
 
 `read_partition` reads headers, checks checksums and decodes transaction markers, but no other records. So the next request can be sent
 before records are decoded. Under read_committed it drops the batches of aborted transactions: the answer lists the producer id and first
-offset of each, and an abort marker ends the transaction. Control batches are never returned as records.
+offset of each, and an abort marker ends the transaction. Control batches are never returned as records. A damaged batch ends the
+partition's part of an answer: the batches before it are returned, and the next Fetch, which begins with it, has the error CORRUPT_MESSAGE.
+`read_headers` is for copies of a log: whoever stores the batches checks them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.base.errors import WireError, error_code
+from ottla.base.errors import ErrorCode, WireError, error_code
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.client.core.topic_lists import each_partition, topic_list
-from ottla.client.errors import KafkaError, MalformedResponseError, refused
+from ottla.client.errors import KafkaError, refused
 from ottla.wire.batch_header import MAGIC, BatchHeader, Buffer, check_crc, iter_batches
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.records import CONTROL_ABORT, ControlRecord, Record, iter_records, read_control_record
@@ -77,10 +79,14 @@ def fetch_request(positions: Mapping[TopicPartition, int], isolation_level: int,
 
 
 def read_answer(
-    positions: Mapping[TopicPartition, int], answer: FetchResponse, isolation_level: int, peer: str
+    positions: Mapping[TopicPartition, int],
+    answer: FetchResponse,
+    isolation_level: int,
+    peer: str,
+    read: Callable[[TopicPartition, int, Any, bool], Fetched] | None = None,
 ) -> Iterator[Fetched | tuple[TopicPartition, KafkaError]]:
-    """Yields the batches or the error of each partition. Raises `KafkaError` if the whole Fetch was refused, and `MalformedResponseError`
-    for broken batches. `peer` names the broker in messages.
+    """Yields the batches or the error of each partition, read by `read`, which is `read_partition` by default. Raises `KafkaError` if the
+    whole Fetch was refused. `peer` names the broker in messages.
     """
     if answer.error_code:
         raise refused(error_code(answer.error_code), f"reading from {peer}")
@@ -92,27 +98,23 @@ def read_answer(
             yield partition, refused(error_code(result.error_code), f"reading {partition} from offset {start}")
             continue
         try:
-            yield read_partition(partition, start, result, is_committed_only=isolation_level == READ_COMMITTED)
+            yield (read or read_partition)(partition, start, result, isolation_level == READ_COMMITTED)
         except WireError as error:
-            raise MalformedResponseError(f"{peer}: {error}") from None
+            yield partition, refused(ErrorCode.CORRUPT_MESSAGE, f"{peer}: {error}")
 
 
-def read_partition(partition: TopicPartition, start: int, result: Any, *, is_committed_only: bool) -> Fetched:
-    """Reads one partition in a Fetch answer. Raises WireError for broken batches."""
-    data = result.records
+def read_partition(partition: TopicPartition, start: int, result: Any, is_committed_only: bool) -> Fetched:
+    """Reads one partition in a Fetch answer. Raises WireError if its first batch is damaged."""
+    data = result.records or b""
     batches: list[tuple[BatchHeader, Buffer]] = []
     markers: list[tuple[BatchHeader, ControlRecord]] = []
     next_offset = start
-    if data is not None and len(data):
-        aborted = sorted(((entry.first_offset, entry.producer_id) for entry in result.aborted_transactions or ()), reverse=True)
-        open_aborts: set[int] = set()
-        for position, header in iter_batches(data):
-            batch = memoryview(data)[position : position + header.size_bytes]
-            if header.magic != MAGIC:
-                raise WireError(f"{partition} holds batches of magic {header.magic}, only {MAGIC} can be read")
-            if not check_crc(batch, 0, header.size_bytes):
-                raise WireError(f"the batch at offset {header.base_offset} of {partition} is damaged (its checksum is wrong)")
-            next_offset = max(next_offset, header.next_offset)
+    aborted = sorted(((entry.first_offset, entry.producer_id) for entry in result.aborted_transactions or ()), reverse=True)
+    open_aborts: set[int] = set()
+    end = 0
+    try:
+        for header, batch in sound_batches(partition, data):
+            next_offset, end = max(next_offset, header.next_offset), end + len(batch)
             if header.last_offset < start:
                 continue
             if is_committed_only:
@@ -126,14 +128,47 @@ def read_partition(partition: TopicPartition, start: int, result: Any, *, is_com
                         open_aborts.discard(header.producer_id)
             elif not (is_committed_only and header.is_transactional and header.producer_id in open_aborts):
                 batches.append((header, batch))
-    return Fetched(
-        partition,
-        start,
-        next_offset,
-        batches,
-        markers,
-        result.log_start_offset,
-        result.last_stable_offset if result.last_stable_offset >= 0 else result.high_watermark,
-        result.high_watermark,
-        b"" if data is None else data,
-    )
+    except WireError:
+        if next_offset == start:
+            raise
+        data = memoryview(data)[:end]
+    return _fetched(partition, start, next_offset, batches, markers, result, data)
+
+
+def read_headers(partition: TopicPartition, start: int, result: Any, is_committed_only: bool) -> Fetched:
+    """Reads one partition in a Fetch answer without its checksums and markers: `batches` has all batches. Raises WireError if the first
+    batch has an impossible length."""
+    data = memoryview(result.records or b"")
+    batches: list[tuple[BatchHeader, Buffer]] = []
+    try:
+        batches.extend((header, data[position : position + header.size_bytes]) for position, header in iter_batches(data))
+    except WireError:
+        if not batches:
+            raise
+    next_offset = max(start, batches[-1][0].next_offset) if batches else start
+    return _fetched(partition, start, next_offset, batches, (), result, data)
+
+
+def sound_batches(partition: TopicPartition, data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yields the whole batches in `data`, and raises WireError for a damaged one."""
+    view = memoryview(data)
+    for position, header in iter_batches(view):
+        batch = view[position : position + header.size_bytes]
+        if header.magic != MAGIC:
+            raise WireError(f"{partition} holds batches of magic {header.magic}, only {MAGIC} can be read")
+        if not check_crc(batch, 0, header.size_bytes):
+            raise WireError(f"the batch at offset {header.base_offset} of {partition} is damaged (its checksum is wrong)")
+        yield header, batch
+
+
+def _fetched(
+    partition: TopicPartition,
+    start: int,
+    next_offset: int,
+    batches: Sequence[tuple[BatchHeader, Buffer]],
+    markers: Sequence[tuple[BatchHeader, ControlRecord]],
+    result: Any,
+    data: Buffer,
+) -> Fetched:
+    stable = result.last_stable_offset if result.last_stable_offset >= 0 else result.high_watermark
+    return Fetched(partition, start, next_offset, batches, markers, result.log_start_offset, stable, result.high_watermark, data)

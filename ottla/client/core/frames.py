@@ -2,7 +2,7 @@
 
 The caller receives bytes directly into the buffer of `get_buffer`, reports their number to `buffer_updated`, and takes the frames with
 `next_frame`. Small frames are received into a small buffer, several at a time, and copied. A large frame is received into a buffer of its
-own length. A caller that already has the bytes calls `feed`. Bytes may arrive in pieces of any size.
+own (`Buffers`). A caller that already has the bytes calls `feed`. Bytes may arrive in pieces of any size.
 """
 
 from __future__ import annotations
@@ -16,14 +16,46 @@ FRAME_BYTES_MIN = 4
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 """Maximum length of a frame in bytes. An answer with a larger length is malformed."""
 SMALL_BYTES = 4096
+REUSED_BYTES_MIN = 1 << 20
+REUSED_BYTES_MAX = 8 << 20
+"""Lengths of frames whose buffers are used again. Clearing new memory costs a tenth of the time of receiving into it; smaller frames have
+little to clear, and larger buffers would take memory of an idle connection."""
+REUSED_COUNT_MAX = 4
 
 _INT32 = struct.Struct(">i")
+
+
+class Buffers:
+    """Buffers for large frames. A buffer is used again when no memoryview of it is left, so frames stay valid as long as they are used."""
+
+    def __init__(self) -> None:
+        self._kept: list[bytearray] = []
+
+    def take(self, size: int) -> memoryview:
+        """Returns `size` writable bytes of any content."""
+        if not REUSED_BYTES_MIN <= size <= REUSED_BYTES_MAX:
+            return memoryview(bytearray(size))
+        buffer = next((one for one in self._kept if len(one) >= size and _is_unused(one)), None)
+        if buffer is None:
+            buffer = bytearray(-(-size // REUSED_BYTES_MIN) * REUSED_BYTES_MIN)
+            self._kept = [*self._kept[1 - REUSED_COUNT_MAX :], buffer]
+        return memoryview(buffer)[:size]
+
+
+def _is_unused(buffer: bytearray) -> bool:
+    """Whether no memoryview of the buffer is left: only then Python changes its length."""
+    try:
+        buffer.append(buffer.pop())
+    except BufferError:
+        return False
+    return True
 
 
 class FrameReader:
     """See the module."""
 
     def __init__(self) -> None:
+        self._buffers = Buffers()
         self._small = memoryview(bytearray(SMALL_BYTES))
         self._begin = 0  # the start of the bytes in `_small` that are not taken yet
         self._large: memoryview | None = None
@@ -54,7 +86,7 @@ class FrameReader:
             return memoryview(bytearray(self._small[begin + _INT32.size : following]))
         rest = bytes(self._small[begin:end])
         if size > SMALL_BYTES - _INT32.size:
-            self._large = memoryview(bytearray(size))
+            self._large = self._buffers.take(size)
             self.have = len(rest) - _INT32.size
             self._large[: self.have] = rest[_INT32.size :]
         else:

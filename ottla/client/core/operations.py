@@ -14,14 +14,15 @@ from ottla.base.uuids import uuid_to_text
 from ottla.client.core import admin, group_admin, staging, transaction_admin
 from ottla.client.core.admin import OffsetAt
 from ottla.client.core.backoff import Deadline
-from ottla.client.core.cluster import ClusterCore, decisive, is_temporary
-from ottla.client.core.conversation import Ask, AskAll, Conversation
-from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
+from ottla.client.core.cluster import ClusterCore, decisive
+from ottla.client.core.conversation import Conversation
+from ottla.client.core.fetch_once import fetch_once
+from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits
 from ottla.client.core.group_admin import Committed, GroupDescription, ListedGroup
 from ottla.client.core.operation import ClientOperation
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.transaction_admin import ListedTransaction, TransactionDescription
-from ottla.client.errors import ClientError, KafkaError, TransportError, UsageError
+from ottla.client.errors import ClientError, KafkaError, UsageError
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
 K = TypeVar("K")
@@ -187,52 +188,15 @@ def _fetch(
 
     def once() -> Conversation[ClientError | None]:
         wait_ms = min(limits.max_wait_ms, deadline.left_ms())
-        failure = yield from _fetch_once(cluster, positions, level, limits._replace(max_wait_ms=wait_ms), found)
+        some, failures = yield from fetch_once(cluster, positions, level, limits._replace(max_wait_ms=wait_ms))
+        found.extend(some)
+        failure = decisive(failures.values())
         if found or failure is None:
             left.clear()
         return None if found else failure
 
     yield from cluster.in_rounds(once, left=lambda: left, size=lambda: 0, deadline=deadline)
     return found
-
-
-def _fetch_once(
-    cluster: ClusterCore, positions: Mapping[TopicPartition, int], level: int, limits: FetchLimits, found: list[Fetched]
-) -> Conversation[ClientError | None]:
-    """Adds the partitions whose position advances to `found`. Forgets the leaders of partitions with a temporary failure. Returns the
-    decisive failure.
-    """
-    asks: list[Ask] = []
-    asked: list[dict[TopicPartition, int]] = []
-    failures: dict[TopicPartition, ClientError] = {}
-    leaders, reasons = yield from cluster.leaders(list(positions))
-    failures.update(reasons)
-    try:
-        for broker_id, partitions in leaders.items():
-            some = {partition: positions[partition] for partition in partitions}
-            try:
-                link = yield from cluster.take_link(broker_id)
-            except (KafkaError, TransportError) as error:
-                failures.update(dict.fromkeys(some, error))
-                continue
-            asks.append(Ask(link, fetch_request(some, level, limits), None, cluster.timeout_s + limits.max_wait_ms / 1000))
-            asked.append(some)
-        answers = yield AskAll(tuple(asks))
-    finally:
-        cluster.give_back(ask.link for ask in asks)
-    for ask, some, answer in zip(asks, asked, answers, strict=True):
-        try:
-            if isinstance(answer, ClientError):
-                raise answer
-            for one in read_answer(some, answer, level, str(ask.link.address)):
-                if not isinstance(one, Fetched):
-                    failures[one[0]] = one[1]
-                elif one.next_offset > one.start:
-                    found.append(one)
-        except (KafkaError, TransportError) as error:
-            failures.update(dict.fromkeys(some, error))
-    cluster.metadata.forget(partition for partition, failure in failures.items() if is_temporary(failure))
-    return decisive(failures.values())
 
 
 # Groups

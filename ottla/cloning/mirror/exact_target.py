@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, WireError
 from ottla.base.settings.topics import LEADER_EPOCH_MIN, MIRROR_SOURCE
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.client import Client
-from ottla.client.core.fetching import Fetched
+from ottla.client.core.fetching import Fetched, sound_batches
 from ottla.client.core.mirroring import REQUEST_BATCHES_MAX, REQUEST_BYTES_MAX, Mirrored, MirrorPart, mirror_records
 from ottla.client.errors import KafkaError
 from ottla.cloning.mirror.comparing import check_is_prefix
 from ottla.cloning.mirror.target import GRADUATED, MirroredTopic, Outcome, Position, found_or_created
 from ottla.cloning.plan import CloneError
-from ottla.wire.batch_header import iter_batches
 
 EPOCH_STEP = 1
 UNKNOWN_END = -1
@@ -30,6 +29,7 @@ class ExactTarget:
     """See the module. `may_take_over`: an existing topic becomes a mirror if its records are the beginning of the source's."""
 
     isolation = "read_uncommitted"
+    is_exact = True
     omitted_settings: frozenset[str] = frozenset()
 
     def __init__(self, source: Client, client: Client, *, replication_factor: int, may_take_over: bool) -> None:
@@ -86,9 +86,24 @@ class ExactTarget:
         answers = mirror_records(self._client.cluster, {partition: [piece.part for piece in some] for partition, some in pieces.items()})
         outcomes: dict[TopicPartition, Outcome] = {}
         for partition, some in answers.items():
-            refused = next((number for number, answer in enumerate(some) if answer.error is not None), len(some) - 1)
-            outcomes[partition] = self._outcome(topics[partition.topic], some[refused], pieces[partition][refused].newest_epoch)
+            number = next((number for number, answer in enumerate(some) if answer.error is not None), len(some) - 1)
+            piece, topic = pieces[partition][number], topics[partition.topic]
+            outcome = self._append_sound(topic, partition, piece.part) if _is_corrupt(some[number]) else None
+            outcomes[partition] = outcome or self._outcome(topic, some[number], piece.newest_epoch)
         return outcomes
+
+    def _append_sound(self, topic: MirroredTopic, partition: TopicPartition, part: MirrorPart) -> Outcome | None:
+        """Appends the batches before the damaged one of a refused part. Returns None if no batch is damaged."""
+        size = count = 0
+        try:
+            for _, batch in sound_batches(partition, part.records):
+                size, count = size + len(batch), count + 1
+        except WireError as error:
+            sound = part._replace(records=memoryview(part.records)[:size], batch_count=count)
+            (found,) = mirror_records(self._client.cluster, {partition: [sound]})[partition]
+            outcome = self._outcome(topic, found, -1)
+            return outcome if outcome.end is None else outcome._replace(damage=str(error))
+        return None
 
     def restart(self, topic: MirroredTopic, partition: TopicPartition, end: int, start: int) -> Outcome:
         answers = mirror_records(self._client.cluster, {partition: [MirrorPart(topic.source, end, start)]})
@@ -133,13 +148,22 @@ def _pieces(fetched: Fetched, source: str) -> list[Piece]:
     pieces: list[Piece] = []
     begin = size = count = 0
     expected_end, end, newest = fetched.start, fetched.start, -1
-    for position, header in iter_batches(data):
-        if count and (count == REQUEST_BATCHES_MAX or position + header.size_bytes - begin > REQUEST_BYTES_MAX):
-            pieces.append(Piece(MirrorPart(source, expected_end, fetched.log_start_offset, data[begin:size], count), newest))
-            begin, expected_end, count = position, end, 0
-        size, end, count, newest = position + header.size_bytes, header.next_offset, count + 1, header.partition_leader_epoch
-    pieces.append(Piece(MirrorPart(source, expected_end, fetched.log_start_offset, data[begin:size], count), newest))
+
+    def add() -> None:
+        pieces.append(Piece(MirrorPart(source, expected_end, fetched.log_start_offset, data[begin:size], count), newest))
+
+    for header, batch in fetched.batches:
+        following = size + len(batch)
+        if count and (count == REQUEST_BATCHES_MAX or following - begin > REQUEST_BYTES_MAX):
+            add()
+            begin, expected_end, count = size, end, 0
+        size, end, count, newest = following, header.next_offset, count + 1, header.partition_leader_epoch
+    add()
     return pieces
+
+
+def _is_corrupt(found: Mirrored) -> bool:
+    return found.error is not None and found.error.code is ErrorCode.CORRUPT_MESSAGE
 
 
 def _position(found: Mirrored) -> Position | KafkaError:

@@ -5,7 +5,8 @@ with the expected end. The target refuses batches for another end. After each er
 nothing is lost or doubled.
 
 Errors that may pass are in the state, and requests are repeated until they succeed. If one topic cannot be mirrored any more, because it
-was deleted at the source or has another writer at the target, it fails alone, and the others continue.
+was deleted at the source or has another writer at the target, it fails alone, and the others continue. A partition with a damaged batch at
+the source waits alone before that batch, and is read again every 15 s, because another replica may lead it by then.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.client import Client
 from ottla.client.core import admin
@@ -66,11 +68,12 @@ class Mirror:
             self._target = ProducedTarget(source, target, replication_factor=request.replication_factor)
         self._follower = TopicFollower(source, target, request.settings, self._target.omitted_settings)
         self._groups = GroupOffsets(source, target, request.groups)
-        self._reader = Reader(reading, self._target.isolation)
+        self._reader = Reader(reading, self._target.isolation, is_raw=self._target.is_exact)
         self._topics: dict[str, MirroredTopic] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._unsure: dict[TopicPartition, None] = {}
         """Partitions whose end at the target has to be asked for."""
+        self._damaged: dict[TopicPartition, str] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._error: str | None = None
         self._copied = 0
@@ -124,11 +127,12 @@ class Mirror:
             if self._unsure:
                 self._settle(list(self._unsure))
             answer = self._reader.next(0.0 if self._is_due("look") else WAIT_SECONDS)
-            if isinstance(answer, ClientError):
-                self._pass_over(answer)
+            if answer.fetched:
+                self._append(answer.fetched)
+            elif answer.failures:
                 self._due_s["look"] = 0.0
-            else:
-                self._append(answer)
+            for partition, failure in answer.failures.items():
+                self._note_failure(partition, failure)
             self._look()
         except ClientError as error:
             self._pass_over(error)
@@ -145,6 +149,16 @@ class Mirror:
         if isinstance(error, AuthorizationError | AuthenticationError | UnsupportedVersionError):
             raise error
         self._error = str(error)
+
+    def _note_failure(self, partition: TopicPartition, failure: ClientError) -> None:
+        if isinstance(failure, KafkaError) and failure.code is ErrorCode.CORRUPT_MESSAGE:
+            self._note_damage(partition, failure.message)
+        else:
+            self._pass_over(failure)
+
+    def _note_damage(self, partition: TopicPartition, damage: str) -> None:
+        self._damaged[partition] = f"damaged at the source: {damage}"
+        self._reader.drop([partition])
 
     def _settle(self, partitions: Iterable[TopicPartition]) -> None:
         """Asks the target where partitions end, and reads on from there."""
@@ -186,8 +200,12 @@ class Mirror:
             self._unsure[partition] = None
             time.sleep(WAIT_SECONDS)
         else:
+            if outcome.end > self._positions.get(partition, outcome.end):
+                self._damaged.pop(partition, None)
             self._positions[partition] = outcome.end
-            if outcome.end != expected:
+            if outcome.damage is not None:
+                self._note_damage(partition, outcome.damage)
+            elif outcome.end != expected:
                 self._unsure[partition] = None
 
     def _end(self, topic: MirroredTopic, state: str, error: str | None) -> None:
@@ -195,6 +213,7 @@ class Mirror:
         self._reader.drop(topic.partitions)
         for partition in topic.partitions:
             self._unsure.pop(partition, None)
+            self._damaged.pop(partition, None)
         self._show()
 
     # Periodic work
@@ -205,6 +224,7 @@ class Mirror:
             self._look_at_ends()
         if self._is_due("topics"):
             self._due_s["topics"] = time.monotonic() + TOPICS_SECONDS
+            self._unsure.update(dict.fromkeys(self._damaged))
             self._follow_topics()
         if self._is_due("groups"):
             self._due_s["groups"] = time.monotonic() + GROUPS_SECONDS
@@ -284,18 +304,23 @@ class Mirror:
     # The end
 
     def _has_all(self) -> bool:
-        """Whether the target has all that the source has, as of now."""
-        if self._unsure or any(one not in self._positions for one in self._partitions()):
+        """Whether the target has all that the source has, as of now. Damaged partitions do not count."""
+        partitions = [one for one in self._partitions() if one not in self._damaged]
+        if not self._unsure.keys() <= self._damaged.keys() or any(one not in self._positions for one in partitions):
             return False
+        if any(self._positions[one] < self._ends.get(one, 0) for one in partitions):
+            return False  # a known end is not reached; asking for the newest one after each answer would cost more than a request
         try:
-            ends = self._source_ends(self._partitions())
+            ends = self._source_ends(partitions)
         except ClientError as error:
             self._error = str(error)
             return False
         self._ends.update(ends)
-        return all(ends.get(one, -1) == self._positions[one] for one in self._partitions())
+        return all(ends.get(one, -1) == self._positions[one] for one in partitions)
 
     def _graduate(self) -> None:
+        if self._damaged:
+            raise CloneError("; ".join(f"{partition} is {damage}" for partition, damage in self._damaged.items()))
         for partition, found in self._target.positions(self._topics, self._partitions()).items():
             if isinstance(found, KafkaError):
                 raise found
@@ -310,8 +335,8 @@ class Mirror:
     def _show(self) -> State:
         notes = [*self._groups.notes, *(note for some in self._follower.notes.values() for note in some)]
         state = make_state(
-            self._topics.values(), self._ends, self._positions, error=self._error, groups=self._groups.count, copied=self._copied,
-            notes=notes,
+            self._topics.values(), self._ends, self._positions, self._damaged, error=self._error, groups=self._groups.count,
+            copied=self._copied, notes=notes,
         )  # fmt: skip
         self._report(state)
         return state

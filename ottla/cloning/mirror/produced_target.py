@@ -52,6 +52,7 @@ class ProducedTarget:
     """See the module."""
 
     isolation = "read_committed"
+    is_exact = False
     omitted_settings = frozenset(("message.timestamp.type",))
     """With LogAppendTime the target would replace the source's times."""
 

@@ -1,7 +1,8 @@
 """Reads the source in a thread of its own, so that the next records arrive while the target appends the last ones.
 
 The reader has a position for each partition, which advances with each answer. `seek` sets a position, and answers to earlier requests are
-then dropped. So the answers that `next` returns continue each other. Errors of the source are items of the queue.
+then dropped. So the answers that `next` returns continue each other. An answer has the failures of partitions beside what was read of the
+others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.client import Client
-from ottla.client.core.fetching import Fetched
+from ottla.client.core.fetch_once import Failures, fetch_once
+from ottla.client.core.fetching import MAX_WAIT_MS, Fetched, FetchLimits, read_headers
+from ottla.client.core.operations import isolation_level
 from ottla.client.errors import ClientError
 
 FETCH_BYTES = 4 << 20
@@ -27,7 +30,14 @@ WAIT_SECONDS = 0.2
 STOP_SECONDS = 2.0
 """A Fetch waits for half a second at most. The process ends without the thread if the source does not answer."""
 
-Answer = list[Fetched] | ClientError
+LIMITS = FetchLimits(MAX_WAIT_MS, 1, FETCH_BYTES, FETCH_BYTES)
+
+
+class Answer(NamedTuple):
+    """What was read, and the failures of partitions of which nothing was read."""
+
+    fetched: list[Fetched]
+    failures: Failures
 
 
 class Place(NamedTuple):
@@ -38,11 +48,13 @@ class Place(NamedTuple):
 
 
 class Reader:
-    """See the module. `client` is for this thread alone."""
+    """See the module. `client` is for this thread alone. With `is_raw` checksums are left to the target, and `Fetched.batches` has all
+    batches."""
 
-    def __init__(self, client: Client, isolation: str) -> None:
+    def __init__(self, client: Client, isolation: str, *, is_raw: bool) -> None:
         self._client = client
-        self._isolation = isolation
+        self._level = isolation_level(isolation)
+        self._read = read_headers if is_raw else None
         self._lock = threading.Lock()
         self._places: dict[TopicPartition, Place] = {}
         self._seeks = 0
@@ -71,15 +83,16 @@ class Reader:
                 self._places.pop(partition, None)
 
     def next(self, timeout_s: float) -> Answer:
-        """Returns the next answer, an error of the source, or an empty list after `timeout_s`."""
+        """Returns the next answer, an empty one after `timeout_s`."""
         try:
             asked, answer = self._answers.get(timeout=timeout_s)
         except Empty:
-            return []
-        if isinstance(answer, ClientError):
-            return answer
+            return Answer([], {})
         with self._lock:
-            return [one for one in answer if self._is_current(one.partition, asked)]
+            return Answer(
+                [one for one in answer.fetched if self._is_current(one.partition, asked)],
+                {one: failure for one, failure in answer.failures.items() if self._is_current(one, asked)},
+            )
 
     def _is_current(self, partition: TopicPartition, asked: Mapping[TopicPartition, Place]) -> bool:
         place = self._places.get(partition)
@@ -93,20 +106,18 @@ class Reader:
                 time.sleep(WAIT_SECONDS)
                 continue
             answer = self._fetch({partition: place.offset for partition, place in asked.items()})
-            if isinstance(answer, ClientError):
+            if answer.fetched:
+                self._advance(asked, answer.fetched)
+            elif answer.failures:
                 time.sleep(RETRY_SECONDS)
-            else:
-                self._advance(asked, answer)
-            if answer:
+            if answer.fetched or answer.failures:
                 self._put(asked, answer)
 
     def _fetch(self, positions: Mapping[TopicPartition, int]) -> Answer:
         try:
-            return self._client.fetch(
-                positions, isolation=self._isolation, max_bytes=FETCH_BYTES, partition_max_bytes=FETCH_BYTES
-            )  # fmt: skip
+            return Answer(*fetch_once(self._client.cluster, positions, self._level, LIMITS, read=self._read))
         except ClientError as error:
-            return error
+            return Answer([], dict.fromkeys(positions, error))
 
     def _advance(self, asked: Mapping[TopicPartition, Place], found: Iterable[Fetched]) -> None:
         with self._lock:

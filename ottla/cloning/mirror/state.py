@@ -21,20 +21,23 @@ def make_state(
     topics: Iterable[MirroredTopic],
     ends: Mapping[TopicPartition, int],
     positions: Mapping[TopicPartition, int],
+    damaged: Mapping[TopicPartition, str],
     *,
     error: str | None,
     groups: int,
     copied: int,
     notes: Sequence[str],
 ) -> State:
-    """Makes the state. A partition without an end at the source or a position at the target has no lag yet."""
+    """Makes the state. `damaged` has the errors of partitions. A partition without an end at the source or a position at the target has no
+    lag yet."""
     described: list[dict[str, Any]] = []
     for topic in topics:
         partitions = []
         for partition in topic.partitions:
             source_end, end = ends.get(partition), positions.get(partition)
             lag = None if source_end is None or end is None else max(0, source_end - end)
-            partitions.append({"partition": partition.partition, "source_end": source_end, "end": end, "lag": lag})
+            error_of = damaged.get(partition)
+            partitions.append({"partition": partition.partition, "source_end": source_end, "end": end, "lag": lag, "error": error_of})
         described.append({"topic": topic.name, "state": topic.state, "error": topic.error, "partitions": partitions})
     lags = [one["lag"] for topic in described if topic["state"] == "mirroring" for one in topic["partitions"]]
     return {

@@ -46,7 +46,7 @@ def survey(source: Client, target: Client, topics: Sequence[str], *, seconds: fl
 def _look(source: Client, target: Client, topics: Sequence[MirroredTopic], known: Sequence[TopicPartition]) -> State:
     partitions = [partition for topic in topics for partition in topic.partitions]
     ends = _ends(target, known)  # before the source's ends, so that a lag of 0 is certain
-    return make_state(topics, _ends(source, partitions), ends, error=None, groups=0, copied=0, notes=[])
+    return make_state(topics, _ends(source, partitions), ends, {}, error=None, groups=0, copied=0, notes=[])
 
 
 def _judge(target: Client, topic: MirroredTopic, *, is_exact: bool) -> None:

@@ -45,12 +45,13 @@ class Position(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The end of a partition after an append, None if it has to be asked for. `error` may pass; `failure` ends the mirroring of the topic.
-    """
+    """The end of a partition after an append, None if it has to be asked for. `error` may pass; `damage` of the source's log ends at a
+    batch that cannot be copied; `failure` ends the mirroring of the topic."""
 
     end: int | None = None
     error: KafkaError | None = None
     failure: CloneError | None = None
+    damage: str | None = None
     is_graduated: bool = False
 
 
@@ -81,6 +82,8 @@ class Target(Protocol):
 
     isolation: str
     """The isolation level for reads of the source."""
+    is_exact: bool
+    """Whether the target appends the source's batches as they are, and checks their checksums."""
     omitted_settings: frozenset[str]
     """Settings of the source that the target's topics do not get."""
 

@@ -7,7 +7,15 @@ import struct
 import pytest
 
 from ottla.base.errors import WireError
-from ottla.client.core.frames import FRAME_BYTES_MAX, SMALL_BYTES, FrameReader
+from ottla.client.core.frames import (
+    FRAME_BYTES_MAX,
+    REUSED_BYTES_MAX,
+    REUSED_BYTES_MIN,
+    REUSED_COUNT_MAX,
+    SMALL_BYTES,
+    Buffers,
+    FrameReader,
+)
 
 FRAMES = [b"four", b"a longer frame", b"\0" * 1000, b"small", b"z" * 9000, b"the last"]
 STREAM = b"".join(struct.pack(">i", len(frame)) + frame for frame in FRAMES)
@@ -64,3 +72,26 @@ def test_a_frame_is_not_overwritten_by_the_next() -> None:
     reader = FrameReader()
     first, second = reader.feed(struct.pack(">i", 4) + b"aaaa" + struct.pack(">i", 4) + b"bbbb")
     assert (bytes(first), bytes(second)) == (b"aaaa", b"bbbb")
+
+
+def test_the_buffer_of_a_large_frame_is_used_again_when_nobody_refers_to_it() -> None:
+    buffers = Buffers()
+    first, second = buffers.take(REUSED_BYTES_MIN), buffers.take(REUSED_BYTES_MIN + 1)
+    part, first_buffer, second_buffer = first[5:9], first.obj, second.obj
+    del first
+    other = buffers.take(REUSED_BYTES_MIN).obj
+    assert other is not first_buffer and other is not second_buffer, "a part of the frame is still used"
+    del part
+    again = buffers.take(REUSED_BYTES_MIN)
+    assert again.obj is first_buffer and len(again) == REUSED_BYTES_MIN
+    assert buffers.take(REUSED_BYTES_MAX + 1).obj is not buffers.take(REUSED_BYTES_MAX + 1).obj
+
+
+def test_idle_connections_keep_few_buffers() -> None:
+    buffers = Buffers()
+    taken = [buffers.take(REUSED_BYTES_MAX) for _ in range(3 * REUSED_COUNT_MAX)]
+    kept = {id(frame.obj) for frame in taken}
+    alive = [frame.obj for frame in taken]
+    del taken
+    found = [buffers.take(REUSED_BYTES_MAX) for _ in alive]
+    assert sum(id(frame.obj) in kept for frame in found) == REUSED_COUNT_MAX

@@ -10,6 +10,8 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core.conversation import Ask, AskAll, Effect, Open
+from ottla.client.core.fetch_once import fetch_once
+from ottla.client.core.fetching import FetchLimits, read_headers
 from ottla.client.core.operations import fetch
 from ottla.client.errors import ConnectError, KafkaError, RequestTimeoutError
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -58,6 +60,28 @@ def test_a_partition_without_a_leader_does_not_delay_others() -> None:
     assert world.pauses == []
     with pytest.raises(KafkaError, match="t-1 has no leader"):
         world.run(fetch(world.core, {B: 0}, timeout_s=1))
+
+
+def test_a_damaged_partition_stops_alone_behind_its_sound_batches() -> None:
+    """Both partitions have one leader, and the second batch of one of them is damaged."""
+    second = bytes(encode_batch([Record(0, 0, None, b"w", ())], base_offset=1))
+
+    def answer(ask: Ask) -> FetchResponse:
+        body: Any = ask.body
+        data = {A: RECORDS + second, B: RECORDS + second[:-1] + b"?"}
+        asked = {TopicPartition(topic.topic, one.partition): one.fetch_offset for topic in body.topics for one in topic.partitions}
+        some = {one: data[one][len(RECORDS) * offset :] for one, offset in asked.items()}
+        return _answer(*(PartitionData(partition_index=one.partition, high_watermark=2, records=left) for one, left in some.items()))
+
+    world = ByHand(answer, leaders={"t": [1, 1]})
+    found = {one.partition: one for one in world.run(fetch(world.core, {A: 0, B: 0}))}
+    assert [(one.next_offset, len(one.batches), bytes(one.data)) for one in found.values()] == [(2, 2, RECORDS + second), (1, 1, RECORDS)]
+    assert [one.partition for one in world.run(fetch(world.core, {A: 1, B: 1}))] == [A]
+    with pytest.raises(KafkaError, match=r"b1:9092: the batch at offset 1 of t-1 is damaged") as caught:
+        world.run(fetch(world.core, {B: 1}))
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    raw, failures = world.run(fetch_once(world.core, {A: 0, B: 0}, 0, FetchLimits(), read=read_headers))
+    assert (len(raw[1].batches), bytes(raw[1].data), failures) == (2, RECORDS + second[:-1] + b"?", {})
 
 
 def test_a_moved_leader_is_found_by_the_next_fetch_though_others_have_records() -> None:
