@@ -12,6 +12,7 @@ import pytest
 import ottla.client
 from ottla.base.settings.topics import MIRROR_SOURCE
 from ottla.base.types import TopicPartition
+from ottla.client.core.transaction_admin import describe_producers, write_abort_marker
 from ottla.cloning.mirror import mirror as engine
 from ottla.cloning.mirror import reading
 from ottla.cloning.mirror.mirror import Mirror, MirrorRequest
@@ -109,6 +110,42 @@ def test_a_damaged_partition_of_the_source_waits_alone(topic: str, is_exact: boo
             client.delete_records({TopicPartition(topic, 0): 10})
             assert happens(lambda: has(there, topic, 15) and run.state["lag"] == 0)
             assert not any(one["error"] for one in run.state["topics"][0]["partitions"])
+
+
+def test_a_transaction_whose_marker_the_source_no_longer_has(topic: str, tmp_path: Path) -> None:
+    """A mirror was stopped between record and marker, and compaction has removed both. The mirror names the transaction, the graduation is
+    not refused, and an abort marker ends it."""
+    partition = TopicPartition(topic, 0)
+    with Broker() as target, ottla.client.connect(target.direct_server, with_extensions=True) as there:
+        with Broker(data_dir=tmp_path / "source") as source, ottla.client.connect(source.direct_server) as client:
+            client.create_topic(topic)
+            producer = client.producer(transactional_id=topic)
+            producer.begin()
+            producer.produce(topic, b"old", b"key-0", partition=0)
+            producer.flush()
+            with running(source, target, topic):
+                assert happens(lambda: has(there, topic, 1))
+            producer.commit()
+            producer.close()
+            write(client, topic, 10, first=2)
+        log = tmp_path / "source" / f"{topic}-0"
+        data = stored(tmp_path / "source", topic)
+        third = [position for position, _ in iter_batches(data)][2]
+        for path in log.glob("0*"):
+            path.unlink()
+        (log / f"{0:020}.log").write_bytes(data[third:])
+        with Broker(data_dir=tmp_path / "source") as source, ottla.client.connect(source.direct_server) as client:
+            with running(source, target, topic) as run:
+                assert happens(lambda: f"ottla txn abort {topic} --partition 0 --start-offset 0" in str(run.state["notes"]))
+                assert has(there, topic, 12)
+            graduate(source, target, topic)
+        assert [record.value for record in target.records(topic)] == []
+        (hanging,) = [one for one in describe_producers(there.cluster, [partition])[partition] if one.current_txn_start_offset >= 0]
+        write_abort_marker(
+            there.cluster, partition, producer_id=hanging.producer_id, producer_epoch=hanging.producer_epoch,
+            coordinator_epoch=hanging.coordinator_epoch,
+        )  # fmt: skip
+        assert [record.value for record in target.records(topic)] == [b"%d" % number for number in range(2, 12)]
 
 
 def test_a_graduation_asks_for_the_sources_ends_when_known_ones_are_reached(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:

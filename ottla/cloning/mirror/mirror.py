@@ -25,6 +25,7 @@ from ottla.client.core.operations import isolation_level
 from ottla.client.errors import AuthenticationError, AuthorizationError, ClientError, KafkaError, UnsupportedVersionError
 from ottla.cloning.mirror.exact_target import ExactTarget
 from ottla.cloning.mirror.group_offsets import GroupOffsets
+from ottla.cloning.mirror.lost_markers import LostMarkers
 from ottla.cloning.mirror.produced_target import ProducedTarget
 from ottla.cloning.mirror.reading import Reader
 from ottla.cloning.mirror.state import State, make_state
@@ -68,6 +69,7 @@ class Mirror:
             self._target = ProducedTarget(source, target, replication_factor=request.replication_factor)
         self._follower = TopicFollower(source, target, request.settings, self._target.omitted_settings)
         self._groups = GroupOffsets(source, target, request.groups)
+        self._lost_markers = LostMarkers(source, target)
         self._reader = Reader(reading, self._target.isolation, is_raw=self._target.is_exact)
         self._topics: dict[str, MirroredTopic] = {}
         self._positions: dict[TopicPartition, int] = {}
@@ -226,6 +228,9 @@ class Mirror:
             self._due_s["topics"] = time.monotonic() + TOPICS_SECONDS
             self._unsure.update(dict.fromkeys(self._damaged))
             self._follow_topics()
+            if self._target.is_exact:
+                self._lost_markers.look_at_target(self._positions)
+                self._lost_markers.look_at_source(dict.fromkeys(self._partitions(), 0))
         if self._is_due("groups"):
             self._due_s["groups"] = time.monotonic() + GROUPS_SECONDS
             self._end_graduated()
@@ -321,10 +326,12 @@ class Mirror:
     def _graduate(self) -> None:
         if self._damaged:
             raise CloneError("; ".join(f"{partition} is {damage}" for partition, damage in self._damaged.items()))
-        for partition, found in self._target.positions(self._topics, self._partitions()).items():
+        found_ends = self._target.positions(self._topics, self._partitions())
+        lost = self._partitions_with_lost_markers() if self._target.is_exact else set()
+        for partition, found in found_ends.items():
             if isinstance(found, KafkaError):
                 raise found
-            if not found.is_stable:
+            if not found.is_stable and partition not in lost:
                 raise CloneError(f"{partition} has an open transaction of the source at its end; end it there, as `ottla txn abort` does")
         self._groups.forget()
         self._copy_groups()
@@ -332,8 +339,12 @@ class Mirror:
             self._target.graduate(topic)
             topic.state = GRADUATED
 
+    def _partitions_with_lost_markers(self) -> set[TopicPartition]:
+        self._lost_markers.look_at_source(dict.fromkeys(self._partitions(), 0))
+        return self._lost_markers.look_at_target(self._positions)
+
     def _show(self) -> State:
-        notes = [*self._groups.notes, *(note for some in self._follower.notes.values() for note in some)]
+        notes = [*self._groups.notes, *self._lost_markers.notes, *(note for some in self._follower.notes.values() for note in some)]
         state = make_state(
             self._topics.values(), self._ends, self._positions, self._damaged, error=self._error, groups=self._groups.count,
             copied=self._copied, notes=notes,
