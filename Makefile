@@ -3,7 +3,7 @@
 #   make demo                    a broker, a third of a million real records, two consumers, checked counts (KEEP=1 leaves it running)
 #   make demo-pipeline           two Spark pipelines on the same records, kill -9 on the way, exactly once proved from the log, a picture
 #   make demo-cluster            three brokers and a ZooKeeper, brokers killed with -9 while records are published and read, a picture
-#   make test                    all tests: of parts, of real clients against a real broker, of real Spark jobs
+#   make test                    the tests of a change: of parts, of real clients against a real broker, of real Spark jobs
 #   make test T=tests/storage    a part of them: a folder, a file, or what pytest's options select
 #   make unit                    the quick tests that need no other program than Python
 #   make lint                    ruff, mypy --strict, import layers, rules of style (tests/tidy), generated docs, a quick simulation
@@ -16,7 +16,7 @@
 #   make bench-latency           how long a record takes through a pipeline, next to Spark's connector, Kafka Streams and Flink
 #   make damage                  three brokers, one with a damaged disk: every kind of damage in every place, what is lost and when all is whole
 #   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
-#   make night                   hypothesis, simulation, schedules of the Spark relay and kills of pipelines, many more of each
+#   make night                   the tests that `make test` leaves out, and many more examples, seeds, schedules and kills of the others
 #   make golden                  captures the frames of tests/golden again, from real clients and a broker; read the diff
 #   make rewrite                 renews generated docs and transcripts; read the diff before you commit it
 #   make site                    the documentation's site, in build/site; make site-check looks at every page and at README in Chromium
@@ -79,10 +79,10 @@ demo-cluster: $(SPARK)
 	@$(BIN)/python -m tools.demo_cluster
 
 test: $(SPARK)
-	@$(PYTEST) -n $(WORKERS) $(T)
+	@$(PYTEST) -n $(WORKERS) -m "not night" $(T)
 
 unit: $(SPARK)
-	@$(PYTEST) -n $(WORKERS) -m "not foreign" $(addprefix --ignore=,$(SLOW) tests/tidy)
+	@$(PYTEST) -n $(WORKERS) -m "not foreign and not night" $(addprefix --ignore=,$(SLOW) tests/tidy)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check --quiet --output-format concise .
@@ -145,8 +145,8 @@ sim: $(STAMP)
 
 night: $(SPARK)
 	@HYPOTHESIS_PROFILE=night OTTLA_RELAY_SCHEDULES=20000 $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients --ignore=tests/spark_jobs
+	@$(PYTEST) -n $(WORKERS) -m night tests/clients tests/spark_jobs
 	@OTTLA_SPARK_KILL_RUNS=30 OTTLA_SPARK_KILL_SEED=$$(date +%s) $(PYTEST) tests/spark_jobs/test_kills.py tests/spark_jobs/test_table_kills.py
-	@OTTLA_TUTORIAL_WHOLE=1 $(PYTEST) tests/spark_jobs/test_tutorial.py
 	@$(BIN)/python -m tests.sim SEED=$$(date +%s) SEEDS=2000
 	@$(BIN)/python -m tests.sim --share SEED=$$(date +%s) SEEDS=2000
 	@$(BIN)/python -m tests.sim --cluster SEED=$$(date +%s) SEEDS=2000

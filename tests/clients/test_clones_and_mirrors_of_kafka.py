@@ -152,6 +152,7 @@ def test_a_move_to_ottla_and_back(server: Kafka, kafka: Client, tmp_path: Path) 
             assert again.committed(group)[TopicPartition(topic, 0)].offset == 145
 
 
+@pytest.mark.night
 def test_kills_while_ottla_is_mirrored_to_kafka(server: Kafka, kafka: Client, tmp_path: Path) -> None:
     """Each record is at its offset once, although the mirror and Kafka are killed."""
     topic = "mirrored"

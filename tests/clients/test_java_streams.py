@@ -161,6 +161,7 @@ def is_balanced(*instances: Instance) -> bool:
     return set().union(*active) == TASKS and {len(mine) for mine in active} == {len(TASKS) // len(instances)}
 
 
+@pytest.mark.night
 @pytest.mark.timeout(900)  # the first run fetches Kafka's jars
 def test_a_word_count_is_exact_over_kills_of_instances_and_of_the_broker(
     broker: BrokerProcess, instance: Callable[..., Instance], java: Java

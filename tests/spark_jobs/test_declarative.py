@@ -22,6 +22,7 @@ EXAMPLE = ROOT / "examples" / "declarative"
 RUN_SECONDS_MAX = 170
 
 
+@pytest.mark.night
 @pytest.mark.timeout(2 * RUN_SECONDS_MAX)
 def test_the_example_copies_each_record_once(java: str, tmp_path: Path) -> None:
     project = shutil.copytree(EXAMPLE, tmp_path / "project")

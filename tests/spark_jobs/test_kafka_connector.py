@@ -24,7 +24,7 @@ PROGRAM_SECONDS = 300
 START_MS = (time.time_ns() // 1_000_000_000 + 3000) * 1000
 """The first record's timestamp: later than those of the markers, which a search by time finds as well, however late they are written; and
 less than an hour ahead, which is what brokers accept."""
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.night, pytest.mark.timeout(900)]
 """The first run installs half a gigabyte."""
 
 TRADES = (TopicPartition("trades", 0), TopicPartition("trades", 1))

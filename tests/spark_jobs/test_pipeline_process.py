@@ -131,6 +131,7 @@ def test_it_survives_kills_and_stops_when_asked(java: str, tmp_path: Path) -> No
     assert sorted(values) == list(range(ROWS))
 
 
+@pytest.mark.night
 @pytest.mark.timeout(3 * START_SECONDS_MAX)
 def test_a_second_run_on_the_same_checkpoint_ends_one_of_the_two(java: str, tmp_path: Path) -> None:
     """`LOCAL_CHECKPOINTS` may replace a checkpoint file that Spark by default refuses to replace; the sink must notice that. With `-v`

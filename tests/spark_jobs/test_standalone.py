@@ -1,4 +1,8 @@
-"""Pipelines on a standalone cluster whose executors do not share the driver's files: they stage their output, or send it in messages."""
+"""Pipelines on a standalone cluster whose executors do not share the driver's files: they stage their output, or send it in messages.
+
+The cluster takes a minute of processor time to start. Both ways of output are in each run of the tests on executors of this host
+(`test_sink.py`), and losers among the tasks in `tests/spark/test_staged_attach.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ KILL_AT = 0.3
 """The share of the source that is committed when a worker is killed."""
 
 TEMPORARY = "temporary"
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.night, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ def spools_in(temporary_directory: Path) -> set[Path]:
     return set(temporary_directory.glob(f"ottla-spool-{os.getuid()}/*"))
 
 
-@pytest.mark.parametrize("fault", FAULTY)
+@pytest.mark.parametrize("fault", [pytest.param("fails", marks=pytest.mark.night), "loses its worker", "loses its executor"])
 def test_task_retry_lost_executor_and_stage_retry_leave_one_winner_a_partition(
     cluster: Cluster, broker: Broker, tmp_path: Path, fault: str
 ) -> None:

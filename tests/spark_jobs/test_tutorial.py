@@ -1,14 +1,12 @@
 """The steps of docs/tutorial.md: its test in this run's Spark session, then the pipeline as a process.
 
-A second process, after the kill, costs as much as all of that again: `make night` types those steps too (OTTLA_TUTORIAL_WHOLE=1). That
-pipelines survive kills is tested in every run, by test_pipeline_process.py and test_kills.py.
+`make night` types the commands, which start the pipeline twice, with a kill between. test_pipeline_process.py does the same in every run.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,6 @@ BLOCKS = [block for block in blocks_of(DOCS / "tutorial.md") if block.attributes
 FILES = BLOCKS[:2]
 """The pipeline and its test."""
 START, RUN, KILL, *PROVE = BLOCKS[2:]
-TYPED = [START, RUN, KILL, *PROVE] if os.environ.get("OTTLA_TUTORIAL_WHOLE") else [START, RUN, *PROVE]
 
 
 @pytest.fixture
@@ -52,8 +49,9 @@ def test_the_tests_of_the_tutorial_pass(page: PageRun, spark: Any, request: pyte
             sys.modules.pop(name, None)
 
 
+@pytest.mark.night
 @pytest.mark.timeout(600)
 def test_the_pipeline_of_the_tutorial_runs_and_is_proved(page: PageRun) -> None:
     assert [block.language for block in (START, RUN, KILL)] == ["console"] * 3 and "kill -9" in KILL.text and PROVE
-    for block in TYPED:
+    for block in [START, RUN, KILL, *PROVE]:
         page.run(block)

@@ -64,7 +64,7 @@ SPARKS = "ModuleNotFoundError: No module named 'pyarrow'"
     ("lacking", "line"),
     [
         pytest.param("pyspark", OURS, id="all workers"),
-        pytest.param("pyspark.worker", SPARKS, id="workers of executors"),
+        pytest.param("pyspark.worker", SPARKS, id="workers of executors", marks=pytest.mark.night),
     ],
 )
 def test_a_worker_without_pyarrow_is_named_and_nothing_is_written(broker: Broker, tmp_path: Path, lacking: str, line: str) -> None:
