@@ -59,8 +59,10 @@ def remove(directory: Path) -> None:
     shutil.rmtree(directory)
 
 
-@pytest.mark.parametrize("replicas", [1, 3])
-@pytest.mark.parametrize("damage", [flip, remove])
+@pytest.mark.parametrize(
+    ("damage", "replicas"),
+    [(flip, 3), (remove, 1), pytest.param(flip, 1, marks=pytest.mark.night), pytest.param(remove, 3, marks=pytest.mark.night)],
+)
 def test_all_replicas_are_damaged_and_the_command_elects_one_of_them(
     cluster: Cluster, damage: Callable[[Path], None], replicas: int
 ) -> None:

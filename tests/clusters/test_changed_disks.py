@@ -187,7 +187,7 @@ def test_a_copy_of_a_running_brokers_disk_that_is_put_back_after_a_kill_leads_no
     assert read_partition(cluster, TOPIC, 0) == {0: 0, 1: 1, 2: 2}
 
 
-@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_first", [True, pytest.param(False, marks=pytest.mark.night)])
 def test_a_broker_that_lacks_one_of_its_directories_after_a_power_failure_of_all_loses_nothing(
     with_two_directories: Cluster, is_first: bool
 ) -> None:

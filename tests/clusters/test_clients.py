@@ -34,7 +34,7 @@ def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactor
         yield made
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", ["confluent", "kafka-python", pytest.param("aiokafka", marks=pytest.mark.night)])
 def test_records_transactions_and_groups_with_three_replicas(cluster: Cluster, name: str) -> None:
     """Before and after a broker has stopped: coordinators and leaders have moved."""
     write, read = CLIENTS[name]

@@ -184,7 +184,15 @@ def roll_back(broker: BrokerProcess, copy: Path) -> None:
         shutil.copytree(copy / directory.name, directory)
 
 
-@pytest.mark.parametrize("damage", [remove_directories, remove_first_segments, flip_bits, roll_back])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        flip_bits,
+        roll_back,
+        pytest.param(remove_directories, marks=pytest.mark.night),
+        pytest.param(remove_first_segments, marks=pytest.mark.night),
+    ],
+)
 def test_damage_of_one_replica_loses_no_state_of_a_coordinator(
     cluster: Cluster, topic: str, tmp_path: Path, damage: Callable[[BrokerProcess, Path], None]
 ) -> None:

@@ -31,7 +31,7 @@ RECORDS = 600
 BATCH = 20
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["", "flush-on-ack"])
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.night)], ids=["", "flush-on-ack"])
 def cluster(request: pytest.FixtureRequest, zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made = Cluster(tmp_path_factory.mktemp("lying"), zookeeper, **{"ottla.flush.on.ack": str(request.param).lower()})
     with running(made):

@@ -60,6 +60,7 @@ def test_a_leader_that_others_cannot_reach_acknowledges_nothing_alone(cluster: C
     assert load.verdict() == ""
 
 
+@pytest.mark.night
 def test_a_leader_whose_answers_get_lost_acknowledges_nothing_alone(cluster: Cluster, topic: str) -> None:
     """One way only: requests of clients and followers reach it, its answers do not reach them."""
     with Load(cluster, topic) as load:
@@ -69,6 +70,7 @@ def test_a_leader_whose_answers_get_lost_acknowledges_nothing_alone(cluster: Clu
     assert load.verdict() == ""
 
 
+@pytest.mark.night
 def test_a_leader_whose_requests_get_lost_acknowledges_nothing_alone(cluster: Cluster, topic: str) -> None:
     """The other way: requests of clients and followers do not reach it, its answers to earlier ones and its own requests arrive."""
     with Load(cluster, topic) as load:

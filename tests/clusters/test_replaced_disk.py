@@ -45,7 +45,7 @@ def start_until_registered(broker: BrokerProcess) -> None:
     raise AssertionError(f"{broker.log_tail(5)}")
 
 
-@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_first", [True, pytest.param(False, marks=pytest.mark.night)])
 def test_after_a_power_failure_of_all_a_new_disk_leads_nothing_that_others_hold(cluster: Cluster, is_first: bool) -> None:
     topic = "kept"
     cluster.create_topic(topic)
