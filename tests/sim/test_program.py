@@ -11,10 +11,10 @@ from tests.sim.faults import planted
 from tests.sim.world import World
 
 SEEDS = {
-    "": [range(1, 33)],
-    "share": [range(1, 13)],
-    "staged": [range(1, 13)],
-    "cluster": [range(2, 5), range(8, 9), range(13, 16), range(17, 23), range(24, 41)],
+    "": [range(1, 17)],
+    "share": [range(1, 9)],
+    "staged": [range(1, 9)],
+    "cluster": [range(2, 5), range(8, 9), range(13, 16), range(17, 23), range(24, 29)],
     "groups": [range(3, 5)],
     "members": [range(3, 9)],
     "disks": [range(1, 7)],
