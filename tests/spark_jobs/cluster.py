@@ -18,7 +18,7 @@ from tests.spark_jobs.quick_java import SPARK_JAVA
 from tools.spark_processes import kill_and_wait
 
 ROOT = Path(__file__).resolve().parents[2]
-START_S = 240.0
+START_S = 600.0
 STOP_S = 60.0
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from ottla.client import connect
 from ottla.testing.broker import Broker
 
-WAIT_S = 120
+WAIT_S = 300
 
 
 def reader(spark: Any, broker: Broker, **given: str) -> Any:

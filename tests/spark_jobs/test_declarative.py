@@ -19,7 +19,7 @@ from tests.spark_jobs.quick_java import SPARK_JAVA
 from tests.tidy.sources import ROOT
 
 EXAMPLE = ROOT / "examples" / "declarative"
-RUN_SECONDS_MAX = 170
+RUN_SECONDS_MAX = 500
 
 
 @pytest.mark.night

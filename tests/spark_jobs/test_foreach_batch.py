@@ -17,10 +17,9 @@ from ottla.spark.sink import commit_outputs
 from ottla.spark.spool import TaskOutput
 from ottla.spark.verify import verify
 from ottla.testing.broker import Broker
+from tests.spark_jobs.queries import WAIT_S
 
 from .test_pipeline import World
-
-WAIT_S = 120
 
 
 @pytest.fixture

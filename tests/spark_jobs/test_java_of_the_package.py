@@ -40,7 +40,7 @@ def test_spark_starts_without_java_on_path(tmp_path: Path) -> None:
             (programs / word).symlink_to(found)
     environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME")}
     environment |= {"PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path), "JDK_JAVA_OPTIONS": SPARK_JAVA}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=150, check=False)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     python, pyspark, java = done.stdout.splitlines()
     assert python == sys.executable

@@ -25,7 +25,7 @@ from tests.tidy.sources import ROOT
 ROWS = 1500
 """Fifteen batches: the kill, after some, is far from the last."""
 KILLED_AFTER = 300
-START_SECONDS_MAX = 150
+START_SECONDS_MAX = 400
 JAVAS_TRACE = "at org.apache.spark"
 REFUSED_BY_SPARK = re.compile("CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using")
 PYTHON_WITHOUT_SEARCH = """#!/bin/sh
