@@ -1,11 +1,11 @@
 """The console in Chromium against a cluster of three brokers with TLS, SASL and ACLs, and against Apache Kafka.
 
-axe-core looks at these pages in `make night` only: it takes longer than all the rest, and `test_browser.py` lets it look at each page.
+In `make night` only: three walks over all pages take most of a minute of processor time. In every run `test_browser.py` walks over the
+pages of one broker, and `test_cluster_pages.py` and `test_access_pages.py` ask for pages of a cluster and of users without a browser.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ from tests.console.test_app import QUERIES
 from tests.console.window import Window, console_process
 from tools.site.browser import Browser
 
-IS_NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "night"
+pytestmark = pytest.mark.night
 PLACES = {"topic": "orders", "broker": "1"}
 
 
@@ -45,7 +45,7 @@ def walk(window: Window) -> dict[str, str]:
     for page in PAGES:
         path = re.sub(r"{(\w+)}", lambda part: PLACES[part.group(1)], page.path)
         window.open(path + QUERIES.get(page.path, ""))
-        assert (path, window.faults() + (window.accessibility_faults() if IS_NIGHT else [])) == (path, [])
+        assert (path, window.faults() + window.accessibility_faults()) == (path, [])
         found[page.path] = window.text()
     return found
 
