@@ -10,6 +10,8 @@ arrays are inlined, so the function makes no call per field. Two rules keep the 
   sufficient. Messages of more than `OBJECTS_MAX` bytes are decoded by a second form of the function, which counts the elements of arrays as
   objects (four numbers as one) and refuses more than `OBJECTS_MAX`.
 
+Messages of a usual shape are read by one `struct.Struct` (`usual_shapes.py`).
+
 Two more forms are for requests that may be too large for one step of the event loop. One raises `ManyObjects` for more objects than a small
 limit. The other is a generator: it yields after each `ELEMENTS_PER_STEP` elements of all arrays together, and after each
 `NUMBERS_PER_STEP` numbers of one array. It returns what the other forms return.
@@ -36,6 +38,7 @@ from ottla.wire.primitives import (
 )
 from ottla.wire.schema import FIXED, Field, Message, Struct, is_flexible, shared_default
 from ottla.wire.source import GeneratedSource
+from ottla.wire.usual_shapes import UsualShape
 
 OBJECTS_MAX = 1_000_000
 REQUEST_OBJECTS_MAX = 500_000
@@ -180,6 +183,8 @@ class _DecoderSource(GeneratedSource):
         else:
             self.names["decode_counted"] = _counted(self.cls, self.version)
             self.emit(f"if size - pos > {OBJECTS_MAX}: return decode_counted(buf, pos)")
+            for example in self.cls.usual(self.version):
+                UsualShape(self, example, self.version).emit()
         if self.is_stepwise:
             self.emit("step = 0")
         self.emit("try:")

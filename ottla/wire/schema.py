@@ -228,6 +228,11 @@ class Message(Struct):
     VERSIONS: ClassVar[tuple[int, int]]
     FLEXIBLE_SINCE: ClassVar[int | None]
 
+    @classmethod
+    def usual(cls, version: int) -> list[Message]:
+        """Returns examples of the most frequent shapes of the message, for `usual_shapes.py`."""
+        return []
+
 
 class Request(Message):
     """The body of a request."""

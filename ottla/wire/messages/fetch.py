@@ -6,7 +6,27 @@ The tagged fields from 20000 on are Ottla's. `durable_end` is the synced end of 
 
 from __future__ import annotations
 
-from ottla.wire.schema import Records, Request, Response, Struct, Uuid, array, boolean, i8, i16, i32, i64, nested, records, string, uuid
+from ottla.wire.schema import (
+    Message,
+    Records,
+    Request,
+    Response,
+    Struct,
+    Uuid,
+    array,
+    boolean,
+    i8,
+    i16,
+    i32,
+    i64,
+    nested,
+    records,
+    string,
+    uuid,
+)
+
+TOPIC_IDS_SINCE = 13
+WATERMARK_SINCE = 18
 
 
 class ReplicaState(Struct):
@@ -52,6 +72,17 @@ class FetchRequest(Request):
     topics: list[FetchTopic] = array(FetchTopic)
     forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic, since=7)
     rack_id: str = string(since=11, ignorable=True)
+
+    @classmethod
+    def usual(cls, version: int) -> list[Message]:
+        """Returns the shapes of a consumer's and of a follower's request for one partition."""
+        if version < TOPIC_IDS_SINCE:
+            return []
+        consumer = cls(topics=[FetchTopic(partitions=[FetchPartition()])])
+        if version < WATERMARK_SINCE:
+            return [consumer]
+        topics = [FetchTopic(partitions=[FetchPartition(high_watermark=0)])]
+        return [consumer, cls(replica_state=ReplicaState(replica_id=0), topics=topics)]
 
 
 class EpochEndOffset(Struct):
