@@ -24,7 +24,6 @@ class AnswerQueue:
         self.out_bytes = 0
         """Bytes that the next `flush` sends."""
         self._out: list[Part] = []
-        self._has_slices = False
 
     def add_whole(self, frame: bytes | bytearray) -> None:
         """Adds the answer of the request that is being executed, in one piece of bytes."""
@@ -39,7 +38,8 @@ class AnswerQueue:
         if self.slots:
             self.hold(Slot(parts, memory_bytes(parts)))
         else:
-            self._queue(parts)
+            self._out += parts
+            self.out_bytes += sum(map(len, parts))
 
     def reserve(self, size: int = 0) -> Slot:
         """Reserves a slot for the request that is being executed. The request uses `size` bytes of memory until it is answered."""
@@ -50,7 +50,9 @@ class AnswerQueue:
     def hold(self, slot: Slot) -> None:
         """Appends the slot of the request that is being executed."""
         self.slots.append(slot)
-        self.account.park(slot.size)
+        account, size = self.account, slot.size
+        account.parked_bytes += size
+        account.memory.total_bytes += size
 
     def charge(self, slot: Slot, size: int) -> None:
         """Sets the memory that the request of the slot uses to `size` bytes."""
@@ -66,8 +68,11 @@ class AnswerQueue:
             return
         account = self.account
         while slots and (head := slots[0].parts) is not None:
-            account.park(-slots.popleft().size)
-            self._queue(head)
+            size = slots.popleft().size
+            account.parked_bytes -= size
+            account.memory.total_bytes -= size
+            self._out += head
+            self.out_bytes += len(head[0]) if len(head) == 1 else sum(map(len, head))
 
     def flush(self) -> None:
         """Sends the collected answers."""
@@ -77,9 +82,8 @@ class AnswerQueue:
         self._out, self.out_bytes = [], 0
         if self._limits.on_answers is not None:
             self._limits.on_answers(self, out)
-        if len(out) > 1 and not self._has_slices:
+        if len(out) > 1 and not any(isinstance(part, Slice) for part in out):
             out = [b"".join(out)]  # type: ignore[arg-type]
-        self._has_slices = False
         self._channel.send(out)
         if self._channel.queued_bytes:
             self.account.note_unsent()
@@ -103,14 +107,6 @@ class AnswerQueue:
                 abandon()
         self.slots.clear()
         self._out = []
-
-    def _queue(self, parts: list[Part]) -> None:
-        self._out += parts
-        if len(parts) == 1:
-            self.out_bytes += len(parts[0])
-        elif parts:
-            self._has_slices = True
-            self.out_bytes += sum(map(len, parts))
 
 
 def memory_bytes(parts: list[Part]) -> int:

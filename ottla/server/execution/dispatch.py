@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
-from ottla.base.loop.guarded import call_guarded, guarded
+from ottla.base.loop.guarded import guarded
 from ottla.handlers.advertised_levels import served
 from ottla.handlers.context import Broker, ConnectionInfo, ForwardedAnswer, Pending, RequestContext, Task
 from ottla.handlers.served_apis import ServedApi
@@ -318,8 +318,13 @@ class UnansweredRequest(Slot):
 
     def arrived(self, response: Any) -> None:
         """Answers the request with a response, or with the response of a task or of another `Pending`."""
-        is_later = type(response) is GeneratorType or type(response) is Pending
-        call_guarded(self._take if is_later else self._answer, self._connection.fail, response)
+        try:
+            if type(response) is GeneratorType or type(response) is Pending:
+                self._take(response)
+            else:
+                self._answer(response)
+        except Exception as error:
+            self._connection.fail(error)
 
     def _take(self, response: Any) -> None:
         connection, dispatcher = self._connection, self._dispatcher

@@ -115,7 +115,11 @@ class Scheduler:
             self._add_costly(self.now_ns() - self.last_ns)  # the time for sending the answers
         elif self.last_ns > self.slice_end_ns - LONG_BATCH_NS:
             self._add_batch()
-        self._waiters.run()
+        waiters = self._waiters
+        if waiters.acknowledged or waiters.readers:
+            waiters.run()
+        else:
+            waiters.is_batching = False
 
     def _short_slice(self) -> int:
         self._short_slice_ns = max(SLICE_NS - self._costly_ns, SLICE_NS_MIN) // (1 + len(self._unfinished))

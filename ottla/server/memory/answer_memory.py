@@ -44,10 +44,10 @@ class Slot:
 class AnswerAccount:
     """The memory that one connection uses."""
 
-    __slots__ = ("_memory", "channel", "host", "parked_bytes", "sent_before", "unsent_bytes")
+    __slots__ = ("channel", "host", "memory", "parked_bytes", "sent_before", "unsent_bytes")
 
     def __init__(self, memory: AnswerMemory, channel: Channel, host: str) -> None:
-        self._memory = memory
+        self.memory = memory
         self.channel = channel
         self.host = host
         self.parked_bytes = 0
@@ -64,7 +64,7 @@ class AnswerAccount:
     def park(self, size: int) -> None:
         """Counts `size` more bytes of waiting requests or parked answers; fewer if `size` is negative."""
         self.parked_bytes += size
-        self._memory.total_bytes += size
+        self.memory.total_bytes += size
 
     def note_unsent(self) -> None:
         """Notes that answers could not be written to the socket."""
@@ -78,13 +78,13 @@ class AnswerAccount:
         self.sent_before = -1
 
     def count_unsent(self, size: int) -> None:
-        self._memory.total_bytes += size - self.unsent_bytes
+        self.memory.total_bytes += size - self.unsent_bytes
         self.unsent_bytes = size
 
     def close(self) -> None:
         """Removes the account when its connection closes. If the connection's requests release memory later, that is not counted."""
-        self._memory.remove(self)
-        self._memory = AnswerMemory()
+        self.memory.remove(self)
+        self.memory = AnswerMemory()
 
 
 class AnswerMemory:
