@@ -183,30 +183,29 @@ class FollowerSession:
         entry.asked = asked
         if partition is not entry.partition:
             entry.watch(partition)
-        entry.is_answered = False
         entry.diverging_epoch = None
-        entry.error = absence if partition is None else self._note(entry, partition, fetch)
-        self.note_membership(entry)
+        entry.error = absence
+        if partition is not None:
+            hw, start = asked.high_watermark, asked.log_start_offset
+            entry.known_watermark = partition.high_watermark if hw == UNKNOWN_HIGH_WATERMARK else hw
+            entry.known_log_start = partition.log.log_start_offset if start < 0 else start
+            try:
+                entry.diverging_epoch = partition.note_follower(
+                    fetch, current_leader_epoch=asked.current_leader_epoch, last_fetched_epoch=asked.last_fetched_epoch
+                )
+            except ApiError as error:
+                entry.error = error.code
+            else:
+                if asked.came_damaged:
+                    partition.doubt(asked.fetch_offset)
+        entry.is_answered = False  # Until here, an answered partition ignored the changes that its own progress has caused.
+        if self.outside or partition is None or self.replica_id not in partition.state.isr_state.members:
+            self.note_membership(entry)
         news = MORE if is_new else entry.find_news()
         if news:
             if not entry.news:
                 self.dirty.append(entry)
             entry.news = news
-
-    def _note(self, entry: FollowedPartition, partition: Partition, fetch: FollowerFetch) -> ErrorCode:
-        asked = entry.asked
-        hw, start = asked.high_watermark, asked.log_start_offset
-        entry.known_watermark = partition.high_watermark if hw == UNKNOWN_HIGH_WATERMARK else hw
-        entry.known_log_start = partition.log.log_start_offset if start < 0 else start
-        try:
-            entry.diverging_epoch = partition.note_follower(
-                fetch, current_leader_epoch=asked.current_leader_epoch, last_fetched_epoch=asked.last_fetched_epoch
-            )
-        except ApiError as error:
-            return error.code
-        if asked.came_damaged:
-            partition.doubt(asked.fetch_offset)
-        return ErrorCode.NONE
 
     def judge_outsiders(self) -> None:
         """Proposes the follower for each ISR that it may join now, among the partitions in `outside`."""

@@ -56,35 +56,39 @@ def fetch(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchR
     """Executes a Fetch request with a replica id."""
     if not is_broker(broker, request):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    session = _session_of(broker, request, body)
-    if isinstance(session, ErrorCode):
-        return FetchResponse(error_code=session)
-    if session is None:
-        return FetchResponse()
-    if session.requests is None:
-        session.requests = FollowerRequests(broker, session)
-    answer: FetchResponse | Pending = session.requests.answer_or_wait(request, body)
-    return answer
-
-
-def _session_of(broker: Broker, request: RequestContext, body: FetchRequest) -> FollowerSession | ErrorCode | None:
-    """Returns the session of the request, an error, or None if the request only ends a session."""
     if request.version >= STATE_SINCE:
         replica_id, broker_epoch = body.replica_state.replica_id, body.replica_state.replica_epoch
     else:
         replica_id, broker_epoch = body.replica_id, -1
     known = broker.metadata.brokers.get(replica_id)
     if known is not None and 0 <= broker_epoch < known.epoch:
-        return ErrorCode.STALE_BROKER_EPOCH
+        return FetchResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    session: FollowerSession | ErrorCode | None
+    if body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+        session = _begin_or_end_session(broker, request, body, replica_id, broker_epoch)
+        if session is None:
+            return FetchResponse()
+    else:
+        session = broker.follower_sessions.next(request.connection, body.session_id, body.session_epoch, broker_epoch)
+    if isinstance(session, ErrorCode):
+        return FetchResponse(error_code=session)
+    if session.requests is None:
+        session.requests = FollowerRequests(broker, session)
+    answer: FetchResponse | Pending = session.requests.answer_or_wait(request, body)
+    return answer
+
+
+def _begin_or_end_session(
+    broker: Broker, request: RequestContext, body: FetchRequest, replica_id: int, broker_epoch: int
+) -> FollowerSession | None:
+    """Returns the session of a request that is not incremental. Returns None if the request only ends a session."""
     sessions, connection = broker.follower_sessions, request.connection
     if body.session_epoch == FINAL_EPOCH:
         if body.session_id != NO_SESSION:
             sessions.close(connection)
         return FollowerSession(BY_ITSELF, replica_id, broker_epoch) if body.topics else None
-    if body.session_epoch == INITIAL_EPOCH:
-        connection.call_when_closed(sessions, lambda _: sessions.drop(connection))
-        return sessions.open(connection, replica_id, broker_epoch)
-    return sessions.next(connection, body.session_id, body.session_epoch, broker_epoch)
+    connection.call_when_closed(sessions, lambda _: sessions.drop(connection))
+    return sessions.open(connection, replica_id, broker_epoch)
 
 
 class FollowerRequests:
