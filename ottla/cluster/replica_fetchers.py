@@ -159,7 +159,8 @@ class _Driven:
         self._is_scheduled = False
         if self._is_closed:
             return
-        self._cancel_timer()
+        if self._timer is not None:
+            self._cancel_timer()
         now_ms = self._clock.monotonic_ms()
         while (sent := self.fetcher.next_request(now_ms)) is not None:
             self._peers.send(self.fetcher.leader_id, sent.body, partial(self._answered, sent), lane=self._lane)
@@ -180,12 +181,8 @@ class _Driven:
             self.schedule()
             return
         self.fetcher.on_answer(sent, response, now_ms)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """Sends the next request in the same iteration of the event loop as the answer, unless a request is scheduled already."""
         if not self._is_scheduled:
-            self._run()
+            self._run()  # The next request is sent in the same iteration of the event loop as the answer.
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

@@ -48,6 +48,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from ottla.wire.schema import maker
 
 log = logging.getLogger("ottla.replication")
 
@@ -75,6 +76,8 @@ SOON_OVER = frozenset(
 
 ABOUT_THE_OFFSET = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
 """Results that are valid only if the log still ends at the requested offset."""
+
+make_request, make_replica, make_topic = maker(FetchRequest), maker(ReplicaState), maker(FetchTopic)
 
 SESSION_IS_GONE = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 
@@ -200,7 +203,8 @@ class Fetcher:
             return None
         if self._in_flight and not (self._changed or self._reports or self._forgotten or self._asking or self._paused):
             return None
-        self._end_pauses(now_ms)
+        if self._paused:
+            self._end_pauses(now_ms)
         self._drop_ended()
         self._pause_throttled(now_ms)
         if self._asking:
@@ -264,21 +268,21 @@ class Fetcher:
             topic_id = followed.key[0]
             topic = topics.get(topic_id)
             if topic is None:
-                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+                topic = topics[topic_id] = make_topic(topic_id=topic_id)
             topic.partitions.append(self._name(followed, limits.bytes_max))
         reports, self._reports = self._reports, {}
         for followed in reports:
             topic = topics.setdefault(followed.key[0], FetchTopic(topic_id=followed.key[0]))
             topic.partitions.append(position(followed, 0))
-        return FetchRequest(
-            replica_state=ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch()),
+        return make_request(
+            replica_state=make_replica(replica_id=self._broker_id, replica_epoch=self._broker_epoch()),
             max_wait_ms=limits.wait_ms_max if wait_ms is None else wait_ms,
             min_bytes=limits.bytes_min,
             max_bytes=limits.response_bytes_max,
             session_id=self._session_id,
             session_epoch=session_epoch,
             topics=list(topics.values()),
-            forgotten_topics_data=self._take_forgotten(),
+            forgotten_topics_data=self._take_forgotten() if self._forgotten else [],
         )
 
     def _name(self, followed: Followed, bytes_max: int) -> FetchPartition:
@@ -328,9 +332,8 @@ class Fetcher:
         if isinstance(response, ListOffsetsResponse):
             self._on_bounds(response, now_ms)
             return
-        code = error_code(response.error_code)
-        if code is not ErrorCode.NONE:
-            self._fail(code, now_ms)
+        if response.error_code:
+            self._fail(error_code(response.error_code), now_ms)
             return
         self._failures = 0
         session_epoch = sent.body.session_epoch if isinstance(sent.body, FetchRequest) else FINAL_EPOCH
@@ -384,7 +387,7 @@ class Fetcher:
         if followed.follower_log.is_over:
             self._drop(followed)
             return
-        code = error_code(data.error_code)
+        code = error_code(data.error_code) if data.error_code else ErrorCode.NONE
         end = own.log_end_offset
         if code in ABOUT_THE_OFFSET and followed.asked_offset != end:
             self._changed[followed] = None

@@ -8,6 +8,9 @@ from ottla.replication.follower_log import FollowerLog
 from ottla.replication.partition import Partition
 from ottla.replication.throttle import is_throttled
 from ottla.wire.messages.fetch import FetchPartition
+from ottla.wire.schema import maker
+
+make_partition = maker(FetchPartition)
 
 Key = tuple[bytes, int]
 """Topic id and partition."""
@@ -47,7 +50,7 @@ def position(followed: Followed, bytes_max: int) -> FetchPartition:
     state, own = followed.partition.state, followed.partition.log
     asked = followed.follower.next_request(own.epochs, own.log_end_offset)
     assert isinstance(asked, FetchAt), f"{state.topic_partition} is not ready to fetch"
-    return FetchPartition(
+    return make_partition(
         partition=followed.key[1],
         current_leader_epoch=asked.current_leader_epoch,
         fetch_offset=asked.offset,

@@ -80,6 +80,9 @@ class Todo:
     offset: int = -1
 
 
+APPEND = Todo(FollowerStep.APPEND)
+
+
 class Follower:
     """The state machine of one partition in one leader epoch; a new epoch needs a new object."""
 
@@ -112,7 +115,7 @@ class Follower:
             return Todo(FollowerStep.WAIT)
         if diverging_epoch is not None:
             return Todo(FollowerStep.TRUNCATE, divergence_point(epochs, log_end_offset, *diverging_epoch))
-        return Todo(FollowerStep.APPEND)
+        return APPEND
 
     def on_leader_bounds(self, error: ErrorCode, *, start: int, end: int, log_end_offset: int) -> Todo:
         """Processes the answer to `AskBounds`."""

@@ -61,7 +61,8 @@ class FollowerLog:
         state.keep_log_start()
         known = max(state.high_watermark, own.log_start_offset)
         move_high_watermark(state, max(known, min(high_watermark, own.log_end_offset)))
-        state.ask_flush()
+        if state.is_flush_on_ack:
+            state.ask_flush()
         if state.notifier.watchers:
             state.notify()
 

@@ -66,6 +66,7 @@ class LoopConnection:
         self.protocol = ConnectionProtocol(str(address), client_id=client_id, sasl=sasl, proof=proof)
         self._connect = partial(network.connect, tls=tls) if tls else network.connect
         self.newest_of = self.protocol.versions.newest_of
+        self.buffer = self.protocol.frames.get_buffer
         self._timers = timers
         self._clock = clock
         self._channel: Channel | None = None
@@ -205,9 +206,6 @@ class LoopConnection:
         self._fail(ConnectError(f"the connection to {self.address} was closed: an earlier request was not answered"), late)
 
     # The receiver of the channel
-
-    def buffer(self) -> memoryview:
-        return self.protocol.frames.get_buffer()
 
     def received(self, count: int) -> None:
         frames = self.protocol.frames

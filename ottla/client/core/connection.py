@@ -98,6 +98,7 @@ class ConnectionProtocol:
         self.peer = peer
         self.client_id = client_id
         self.state = State.NEW
+        self.is_ready = False
         self.versions = Versions(peer)
         self.frames = FrameReader()
         self.pending: deque[PendingRequest] = deque()
@@ -114,10 +115,6 @@ class ConnectionProtocol:
         self._was_answered = False
         """Whether an answer to a request other than ApiVersions has arrived."""
 
-    @property
-    def is_ready(self) -> bool:
-        return self.state is State.READY
-
     def close(self) -> None:
         """Closes the connection and drops its pending requests. A closed connection cannot be opened again."""
         self._move(State.CLOSED)
@@ -127,6 +124,7 @@ class ConnectionProtocol:
         if state is not self.state:
             assert state in ALLOWED[self.state], f"{self.state} cannot become {state}"
             self.state = state
+            self.is_ready = state is State.READY
 
     # Opening
 
