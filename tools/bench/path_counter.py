@@ -38,6 +38,9 @@ class Work(NamedTuple):
     instructions: float
 
 
+NO_WORK = Work(0, 0, 0)
+
+
 class PathCounter:
     """Counts the work of this thread by function."""
 
@@ -79,7 +82,11 @@ class PathCounter:
         """Ends the counting, and writes the work by function as JSON."""
         sys.settrace(None)
         sys.setprofile(None)
-        found = {name_of(code): Work(self._calls[code], self._builtins[code], count) for code, count in self._instructions.items()}
+        found: dict[str, Work] = {}
+        for code, count in self._instructions.items():
+            work, name = Work(self._calls[code], self._builtins[code], count), name_of(code)
+            # Generated functions may have the same name.
+            found[name] = Work(*map(sum, zip(work, found.get(name, NO_WORK), strict=True)))
         write_result(self._path, found)
 
     def _profile(self, frame: FrameType, event: str, _argument: object) -> None:
