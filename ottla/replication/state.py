@@ -128,7 +128,7 @@ class PartitionState:
     @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided and the decision will survive (I24)."""
-        first_unstable = self.log.producers.first_unstable_offset()
+        first_unstable = self.log.producers.first_unstable_offset
         if first_unstable is None or first_unstable >= self.high_watermark:
             return self.high_watermark
         return max(first_unstable, self.log.log_start_offset)

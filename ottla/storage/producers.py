@@ -165,7 +165,8 @@ class ProducerStates:
     """All producers of one partition."""
 
     __slots__ = (
-        "_entries", "_first_unstable", "_next_sweep_ms", "_open", "_saving", "_swept_ms", "completed", "map_end_offset", "topic_partition",
+        "_entries", "_next_sweep_ms", "_open", "_saving", "_swept_ms", "completed", "first_unstable_offset", "map_end_offset",
+        "topic_partition",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -175,7 +176,8 @@ class ProducerStates:
         # Producer id -> first offset. Transactions begin in the order of offsets, so the first item is the earliest.
         self._open: dict[int, int] = {}
         self.completed: list[tuple[int, int]] = []  # (first offset, marker's offset) until the marker is below the high watermark
-        self._first_unstable: int | None = None
+        self.first_unstable_offset: int | None = None
+        """The first offset of the earliest transaction that is open or has a marker that is not below the high watermark."""
         self._swept_ms = -1  # the last sweep of `expire`
         self._next_sweep_ms = -1  # expected time of the next sweep, -1 before the second sweep
         self._saving: SavedProducers | None = None  # a snapshot that is being made in steps
@@ -303,8 +305,8 @@ class ProducerStates:
         if attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset < 0:
             entry.transaction_first_offset = base_offset
             self._open[producer_id] = base_offset
-            if self._first_unstable is None:
-                self._first_unstable = base_offset
+            if self.first_unstable_offset is None:
+                self.first_unstable_offset = base_offset
 
     def apply_marker(self, header: BatchHeader, base_offset: int, control_type: int, coordinator_epoch: int) -> CompletedTransaction | None:
         """Updates the state for a marker at `base_offset`. Returns the transaction that it ends, or None if the producer has no
@@ -332,10 +334,6 @@ class ProducerStates:
 
     # The last stable offset
 
-    def first_unstable_offset(self) -> int | None:
-        """Returns the first offset of the earliest transaction that is open or has a marker that is not below the high watermark."""
-        return self._first_unstable
-
     def on_high_watermark(self, high_watermark: int) -> None:
         """Drops completed transactions with a marker below the high watermark. They no longer bound the last stable offset."""
         if self.completed:
@@ -347,7 +345,7 @@ class ProducerStates:
         for completed_first, _ in self.completed:
             if first is None or completed_first < first:
                 first = completed_first
-        self._first_unstable = first
+        self.first_unstable_offset = first
 
     def truncate_head(self, log_start_offset: int) -> None:
         """Notes that the log now starts here. Producers stay known, so that retries of deleted batches are still recognised (I20)."""
@@ -391,7 +389,7 @@ class ProducerStates:
         self._entries.clear()
         self._open.clear()
         self.completed.clear()
-        self._first_unstable = None
+        self.first_unstable_offset = None
         self.map_end_offset = 0
 
     # Snapshots

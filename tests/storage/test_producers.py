@@ -141,17 +141,17 @@ def test_i24_the_first_unstable_offset_is_held_until_the_marker_is_final() -> No
     states = ProducerStates(KEY)
     states.apply(data(0, producer_id=1, is_transactional=True), 10)
     states.apply(data(0, producer_id=2, is_transactional=True), 11)
-    assert states.first_unstable_offset() == 10
+    assert states.first_unstable_offset == 10
     ended = states.apply_marker(marker(producer_id=1), 12, CONTROL_ABORT, 0)
     assert ended is not None and ended[:4] == (1, 10, 12, 11) and ended.is_aborted
     states.on_high_watermark(12)
-    assert states.first_unstable_offset() == 10, "the marker at 12 may still be lost"
+    assert states.first_unstable_offset == 10, "the marker at 12 may still be lost"
     states.on_high_watermark(13)
-    assert states.first_unstable_offset() == 11
+    assert states.first_unstable_offset == 11
     last = states.apply_marker(marker(producer_id=2), 13, CONTROL_COMMIT, 0)
     assert last is not None and last.last_stable_offset == 14 and not last.is_aborted
     states.on_high_watermark(14)
-    assert states.first_unstable_offset() is None
+    assert states.first_unstable_offset is None
 
 
 def test_a_marker_without_data_ends_nothing_but_fences() -> None:
@@ -382,7 +382,7 @@ class ProducersMachine(RuleBasedStateMachine):
                 first = opened.pop(producer_id)
                 if event.offset >= self.high_watermark:
                     unstable.append(first)
-        assert self.states.first_unstable_offset() == min([*unstable, *opened.values()], default=None)
+        assert self.states.first_unstable_offset == min([*unstable, *opened.values()], default=None)
 
 
 def apply_event(states: ProducerStates, event: Event) -> None:

@@ -73,7 +73,7 @@ def state_of(log: Log) -> tuple[object, ...]:
         [data for _, data in read_all(log)],
         log.epochs.entries(),
         log.aborted_transactions(0, end),
-        log.producers.first_unstable_offset(),
+        log.producers.first_unstable_offset,
         [(entry.producer_id, entry.epoch, entry.batches, entry.next_sequence) for entry in log.producers.active()],
     )
 

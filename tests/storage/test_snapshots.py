@@ -43,7 +43,7 @@ def test_any_snapshot_and_the_batches_behind_it_give_the_live_state(steps: list[
             assert log.snapshots.restore(again, offset, []) == offset == again.map_end_offset
         replay(again, log.segments, offset or 0, log.log_end_offset)
         assert sorted(rows_of(again), key=repr) == sorted(producers_of(built), key=repr)
-        assert again.first_unstable_offset() == log.producers.first_unstable_offset()
+        assert again.first_unstable_offset == log.producers.first_unstable_offset
     aborted = [entry for segment in log.segments for entry in segment.aborted()]
     assert aborted_between(PARTITION, log.snapshots, log.segments, 0, log.log_end_offset, []) == aborted
 
@@ -104,7 +104,7 @@ def test_many_producers_are_saved_in_steps_as_they_were_at_the_first() -> None:
     assert count > MANY // PRODUCERS_PER_STEP and log.snapshots.offsets == [MANY]
     again = ProducerStates(PARTITION)
     assert log.snapshots.restore(again, MANY, []) == MANY
-    assert sorted(map(repr, rows_of(again))) == expected and again.first_unstable_offset() == 5
+    assert sorted(map(repr, rows_of(again))) == expected and again.first_unstable_offset == 5
     replay(again, log.segments, MANY, log.log_end_offset)
     assert sorted(rows_of(again), key=repr) == sorted(producers_of(built), key=repr)
     assert list(recovery_aids.in_steps(log)) == [], "it is not due again"
