@@ -63,7 +63,7 @@ class Pending:
     """An answer that is given later. The handler calls `complete` once, with any value that a handler may return, or calls `fail`. The
     connection registers for the outcome with `then`. When the connection is closed it calls `abandon`, if set; then no answer is needed."""
 
-    __slots__ = ("_answered", "_failed", "abandon", "error", "is_change", "is_done", "keeps_request", "response")
+    __slots__ = ("abandon", "answered", "error", "failed", "is_change", "is_done", "keeps_request", "response")
 
     def __init__(self, *, keeps_request: bool = True, is_change: bool = False) -> None:
         self.keeps_request = keeps_request
@@ -77,15 +77,16 @@ class Pending:
         self.error: Exception | None = None
         """The failure, if there is no answer."""
         self.abandon: Callable[[], None] | None = None
-        self._answered: Callable[[Any], object] | None = None
-        self._failed: Callable[[Exception], object] | None = None
+        # What `then` has registered.
+        self.answered: Callable[[Any], object] | None = None
+        self.failed: Callable[[Exception], object] | None = None
 
     def complete(self, response: Any) -> None:
         assert not self.is_done, "an answer was given twice"
         self.is_done = True
         self.response = response
-        if self._answered is not None:
-            self._answered(response)
+        if self.answered is not None:
+            self.answered(response)
 
     def fail(self, error: Exception) -> None:
         """Ends the request without an answer; its connection is closed. Raises the error if the request was already answered."""
@@ -93,8 +94,8 @@ class Pending:
             raise error
         self.is_done = True
         self.error = error
-        if self._failed is not None:
-            self._failed(error)
+        if self.failed is not None:
+            self.failed(error)
 
     def then(self, answered: Callable[[Any], object], failed: Callable[[Exception], object]) -> None:
         """Calls `answered(response)` or `failed(error)` when the request is answered or has failed; immediately if it already is."""
@@ -103,7 +104,7 @@ class Pending:
         elif self.is_done:
             answered(self.response)
         else:
-            self._answered, self._failed = answered, failed
+            self.answered, self.failed = answered, failed
 
 
 REQUESTS_BEFORE_AUTHENTICATION_MAX = 20

@@ -93,12 +93,12 @@ class FollowedPartition:
     def find_news(self) -> int:
         """Returns what a read would return for the follower: `NOTHING`, `WATERMARK` or `MORE`."""
         partition, asked = self.partition, self.asked
-        if partition is None or self.error or self.diverging_epoch is not None:
+        if partition is None:
             return MORE
         log, leader = partition.log, partition.leader
-        if asked.fetch_offset != log.log_end_offset or log.log_start_offset > self.known_log_start:
+        if asked.fetch_offset != log.log_end_offset or log.log_start_offset > self.known_log_start or self.error:
             return MORE
-        if leader is None or 0 <= asked.current_leader_epoch != leader.epoch:
+        if leader is None or 0 <= asked.current_leader_epoch != leader.epoch or self.diverging_epoch is not None:
             return MORE
         return WATERMARK if partition.state.high_watermark > self.known_watermark else NOTHING
 

@@ -399,21 +399,22 @@ class Leader:
 
     def take_progress(self, fetch: FollowerFetch) -> None:
         """Records a follower's progress, once for each of its fetches; raises `ApiError` for an invalid fetch."""
-        state = self._state
-        follower = self.followers.get(fetch.replica_id)
+        state, log = self._state, self.log
+        replica_id, broker_epoch, offset, log_start_offset, now_ms, _ = fetch
+        follower = self.followers.get(replica_id)
         if follower is None:
-            message = f"broker {fetch.replica_id} has no replica of {state.topic_partition}"
+            message = f"broker {replica_id} has no replica of {state.topic_partition}"
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
-        if 0 <= fetch.broker_epoch < follower.broker_epoch:
-            message = f"broker {fetch.replica_id} was registered again after epoch {fetch.broker_epoch}"
+        if 0 <= broker_epoch < follower.broker_epoch:
+            message = f"broker {replica_id} was registered again after epoch {broker_epoch}"
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH, message)
-        start, end = self.log.log_start_offset, self.log.log_end_offset
-        if not start <= fetch.offset <= end:
+        start, end = log.log_start_offset, log.log_end_offset
+        if not start <= offset <= end:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{state.topic_partition} reaches from {start} to {end}")
-        has_start_moved = fetch.log_start_offset > follower.log_start_offset >= 0
+        has_start_moved = log_start_offset > follower.log_start_offset >= 0
         follower.on_fetch(fetch, end)
-        if fetch.replica_id not in state.isr_state.members:
-            self.maybe_expand_isr(follower, fetch.now_ms)
+        if replica_id not in state.isr_state.members:
+            self.maybe_expand_isr(follower, now_ms)
         # The watermark is the smallest end, so a follower at or below it does not move it.
         if (follower.durable_end > state.high_watermark and self.advance_high_watermark()) or has_start_moved:
             state.notify()

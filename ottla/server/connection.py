@@ -169,33 +169,33 @@ class Connection:
 
     def _consume(self, view: memoryview, end: int) -> None:
         """Executes the complete frames in `view[:end]` and keeps the rest."""
-        executor, scheduler, execute, bytes_max = self._executor, self._scheduler, self._executor.execute, self._limits.frame_bytes_max
-        in_flight_max, out_bytes_max = self._limits.in_flight_max, self._limits.queued_bytes_max - self.channel.queued_bytes
-        answers = self.answers
-        slots, account = answers.slots, answers.account
+        executor, limits, answers = self._executor, self._limits, self.answers
+        slots, account, out_bytes_max = answers.slots, answers.account, limits.queued_bytes_max - self.channel.queued_bytes
         at = 0
         if not self.info.is_authenticated:
             at = self._consume_unauthenticated(view, end)
         while end - at >= 4:
             (size,) = read_size(view, at)
-            if size < HEADER_BYTES_MIN or size > bytes_max:
-                raise WireError(bad_size(size, view[at:end], bytes_max))
-            start, stop = at + 4, at + 4 + size
+            if size < HEADER_BYTES_MIN or size > limits.frame_bytes_max:
+                raise WireError(bad_size(size, view[at:end], limits.frame_bytes_max))
+            start = at + 4
+            stop = start + size
             if stop > end:
                 break
-            if answers.out_bytes + account.parked_bytes >= out_bytes_max or len(slots) >= in_flight_max:
+            if answers.out_bytes + account.parked_bytes >= out_bytes_max or len(slots) >= limits.in_flight_max:
                 if self._is_full():
                     self._move(FULL)
                     self._stop(view[at:end])
                     return
                 if self.state is CLOSED:  # by the flush
                     return
-            is_costly = scheduler.is_crowded and executor.is_likely_costly(self, view, start, size)
-            if is_costly or (self.is_new and executor.owes(self, view[start:stop])):
-                self._yield(view[at:end])
-                return
+            if self._scheduler.is_crowded or self.is_new:
+                is_costly = self._scheduler.is_crowded and executor.is_likely_costly(self, view, start, size)
+                if is_costly or (self.is_new and executor.owes(self, view[start:stop])):
+                    self._yield(view[at:end])
+                    return
             try:
-                is_over = execute(self, view[start:stop])
+                is_over = executor.execute(self, view[start:stop])
             except Exception:
                 self._note_failed(view, start)
                 raise

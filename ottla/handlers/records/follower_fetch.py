@@ -18,7 +18,6 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.uuids import ZERO_UUID
 from ottla.handlers.context import Broker, Pending, RequestContext, WaitingRequest
-from ottla.handlers.rights import is_broker
 from ottla.replication.follower_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -30,6 +29,7 @@ from ottla.replication.follower_sessions import (
 )
 from ottla.replication.partition import Partition, PartitionRead
 from ottla.replication.throttle import is_throttled
+from ottla.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.storage.file_slice import SMALL_BYTES
 from ottla.wire.messages.fetch import (
     EpochEndOffset,
@@ -54,7 +54,7 @@ make_result = maker(PartitionData)
 
 def fetch(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchResponse | Pending:
     """Executes a Fetch request with a replica id."""
-    if not is_broker(broker, request):
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.version >= STATE_SINCE:
         replica_id, broker_epoch = body.replica_state.replica_id, body.replica_state.replica_epoch
@@ -150,7 +150,7 @@ class FollowerRequests:
         pending = self._pending = Pending()
         timeout_ms = min(WATERMARK_MS, wait_ms) if self._is_pausing else wait_ms
         if self._watch is None:
-            self._watch = self._broker.waiters.watch((), timeout_ms, self._woken, self.answer_now)
+            self._watch = self._broker.waiters.watch((), timeout_ms, self._answer_waiting, self.answer_now)
         else:
             self._watch.wait_for(timeout_ms, self._session.last_fetch_ms)
         pending.abandon = self._abandon
@@ -169,23 +169,22 @@ class FollowerRequests:
             if self._watch is not None:
                 self._watch.wait_for(WATERMARK_MS, self._broker.clock.monotonic_ms())
 
-    def _woken(self) -> None:
-        if self._session.dirty:
-            self._answer_waiting(is_last=False)
-
     def answer_now(self) -> None:
         """Answers the waiting request with the present data: the wait is over, the pause for a new watermark is over, or the follower has
         sent its next request. Does nothing if no request waits."""
         self._answer_waiting(is_last=True)
 
-    def _answer_waiting(self, *, is_last: bool) -> None:
-        pending = self._pending
-        answer = self._attempt(is_last=is_last) if pending is not None else None
-        if pending is None or answer is None:
+    def _answer_waiting(self, *, is_last: bool = False) -> None:
+        """Answers the waiting request if a partition has news for it, or if `is_last`."""
+        pending, session = self._pending, self._session
+        if pending is None or not (session.dirty or is_last):
+            return
+        answer = self._attempt(is_last=is_last)
+        if answer is None:
             return
         self._pending = None
-        if self._session.session_id == BY_ITSELF:
-            self._session.close()
+        if session.session_id == BY_ITSELF:
+            session.close()
         pending.complete(answer)
 
     def _abandon(self) -> None:
@@ -220,7 +219,9 @@ class FollowerRequests:
             if session.followed.get(entry.key) is not entry:
                 continue
             read = self._read(entry, bytes_max - size, size == 0)
-            session.note_membership(entry)
+            partition = entry.partition
+            if session.outside or partition is None or session.replica_id not in partition.state.isr_state.members:
+                session.note_membership(entry)
             if type(read) is PartitionRead and read.slice is not None:
                 size += read.slice.length
             elif type(read) is not PartitionRead or read.diverging_epoch is not None or read.log_start_offset > entry.known_log_start:
@@ -241,16 +242,17 @@ class FollowerRequests:
         partition, asked = entry.partition, entry.asked
         if entry.error or partition is None:
             return entry.error
-        is_slow = bool(partition.log.config.leader_throttled) and self._is_slow(partition)
-        is_held = is_slow and not self._broker.follower_sessions.throttle.allows(self._broker.clock.monotonic_ms())
+        is_slow = partition.log.config.leader_throttled and self._is_slow(partition)
+        if is_slow and not self._broker.follower_sessions.throttle.allows(self._broker.clock.monotonic_ms()):
+            left, is_first = 0, False
+        bytes_max = asked.partition_max_bytes
+        if not 0 <= bytes_max <= left:
+            bytes_max = max(0, min(bytes_max, left))
         try:
             read = partition.read_beyond(
-                asked.fetch_offset,
-                0 if is_held else max(0, min(asked.partition_max_bytes, left)),
-                min_one=is_first and not is_held,
-                current_leader_epoch=asked.current_leader_epoch,
+                asked.fetch_offset, bytes_max, min_one=is_first, current_leader_epoch=asked.current_leader_epoch,
                 diverging_epoch=entry.diverging_epoch,
-            )
+            )  # fmt: skip
         except ApiError as error:
             return error.code
         if is_slow and read.slice is not None:

@@ -183,7 +183,10 @@ class Dispatcher:
         waiting = UnansweredRequest(self, connection, route, correlation_id, kept_bytes, pending.abandon, is_change)
         # One change at a time: thousands of changes in a row would delay the changes of all other clients.
         (connection.block if is_change else connection.answers.hold)(waiting)
-        pending.then(waiting.arrived, connection.fail)
+        if pending.is_done:
+            pending.then(waiting.arrived, connection.fail)
+        else:  # as `then` does, without a call
+            pending.answered, pending.failed = waiting.arrived, connection.fail
         return route.deferred
 
     def _route(self, key: int, version: int) -> Route:
