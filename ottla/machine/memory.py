@@ -35,7 +35,7 @@ Sizes = Callable[[], Iterable[tuple[str, int]]]
 class Share:
     """The memory of one shard; `sizes` yields the current size of each of its items."""
 
-    __slots__ = ("__weakref__", "_admitted", "_counted", "_memory", "_round", "_sizes", "bytes", "held", "things")
+    __slots__ = ("__weakref__", "_admitted", "_bytes", "_counted", "_memory", "_round", "_sizes", "held", "things")
 
     def __init__(self, memory: CoordinatorMemory, sizes: Sizes, things: Sized = ()) -> None:
         """`things`: the shard's groups or transactional ids. `total_things` returns their number on this broker."""
@@ -44,9 +44,18 @@ class Share:
         self._sizes = sizes
         self._round: Iterator[tuple[str, int]] | None = None
         self._counted, self._admitted = Counter[str](), Counter[str]()
-        self.bytes = 0
+        self._bytes = 0
         self.held = Counter[str]()
         """The bytes of each owner, which are included in `bytes`."""
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    @bytes.setter
+    def bytes(self, size: int) -> None:
+        self._memory.bytes_at_most += size - self._bytes
+        self._bytes = size
 
     def require_free(self, size: int, owner: str = NO_OWNER) -> None:
         """Checks that `owner` may have `size` bytes more. Raises ApiError COORDINATOR_NOT_AVAILABLE."""
@@ -109,6 +118,8 @@ class CoordinatorMemory:
 
     def __init__(self, bytes_max: int = UNBOUNDED, things: str = "groups") -> None:
         self.bytes_max = bytes_max
+        self.bytes_at_most = 0
+        """Upper bound of `total_bytes`. It still counts shards that were dropped since it was last summed up."""
         self._things = things
         self._shares: list[ref[Share]] = []
         self._next = 0
@@ -149,8 +160,12 @@ class CoordinatorMemory:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the memory for the {self._things} of this broker is used up{part}")
 
     def _lacks(self, size: int, owner: str) -> bool:
-        free = self.bytes_max - self.total_bytes() - size
-        return free < 0 or (owner != NO_OWNER and free < self.bytes_max // SHARED_PART and self.held_by(owner) + size > free)
+        shared = self.bytes_max // SHARED_PART
+        if self.bytes_max - self.bytes_at_most - size >= shared:
+            return False
+        self.bytes_at_most = self.total_bytes()
+        free = self.bytes_max - self.bytes_at_most - size
+        return free < 0 or (owner != NO_OWNER and free < shared and self.held_by(owner) + size > free)
 
 
 def _sums(sizes: Iterable[tuple[str, int]]) -> Counter[str]:

@@ -17,6 +17,7 @@ from ottla.groups.offsets.commit import commit_offsets
 from ottla.groups.settings import MEMBER_BYTES
 from ottla.machine.memory import COUNTED_AT_ONCE, CoordinatorMemory
 from tests.groups.classic.coordinator import Coordinator
+from tests.instructions import instructions
 
 
 def test_what_is_admitted_counts_until_it_is_counted_anew() -> None:
@@ -32,6 +33,24 @@ def test_what_is_admitted_counts_until_it_is_counted_anew() -> None:
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     held["b"] = 1_000
     second.admit(3_000)
+    assert memory.total_bytes() == 10_000
+
+
+def test_what_a_request_admits_costs_the_same_with_many_shards() -> None:
+    costs = []
+    for count in (1, 50):
+        memory = CoordinatorMemory()
+        shares = [memory.share(list) for _ in range(count)]
+        costs.append(instructions(lambda: shares[0].admit(100, "alice")))  # noqa: B023
+    assert costs[0] == costs[1]
+
+
+def test_a_dropped_shard_no_longer_counts() -> None:
+    memory = CoordinatorMemory(10_000)
+    kept, dropped = memory.share(list), memory.share(list)
+    dropped.admit(9_000)
+    del dropped
+    kept.admit(10_000)
     assert memory.total_bytes() == 10_000
 
 
