@@ -111,6 +111,9 @@ class GroupMachine:
     # Applying the log
 
     def apply(self, offset: int, record: LogRecord, transactional: Transactional | None) -> None:
+        if type(record) is records.OffsetCommitRecord:
+            self._apply_offset(offset, record.decoded_key, record.decoded_value, transactional)
+            return
         key = records.read_key(record.key)
         fold = self._folds.get(type(key))
         if key is None or fold is None:

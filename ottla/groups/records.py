@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.base.bounded_cache import remembered
+from ottla.base.immutable import immutable
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.machine.contract import LogRecord
 from ottla.machine.record_format import RecordFormat, write_key, write_value
@@ -20,6 +21,14 @@ _FORMAT = RecordFormat(group_records, share_group_records, streams_group_records
 read_key, read_value = _FORMAT.read_key, _FORMAT.read_value
 
 
+@immutable
+class OffsetCommitRecord(LogRecord):
+    """An encoded record with its decoded key and value, so that the coordinator that wrote it need not decode it again."""
+
+    decoded_key: OffsetCommitKey
+    decoded_value: OffsetCommitValue
+
+
 def offset_commit(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> LogRecord:
     """Encodes a commit. An expiry time, which old clients set, needs an older version of the record."""
     value = OffsetCommitValue(
@@ -30,8 +39,11 @@ def offset_commit(group_id: str, topic: str, partition: int, committed: Committe
         expire_timestamp=committed.expire_timestamp_ms,
         topic_id=committed.topic_id,
     )
-    version = OFFSET_COMMIT_VERSION if committed.expire_timestamp_ms < 0 else OFFSET_COMMIT_VERSION_WITH_EXPIRY
-    return LogRecord(_offset_key(group_id, topic, partition), write_value(value, version))
+    encoded_key = _offset_key(group_id, topic, partition)
+    if committed.expire_timestamp_ms >= 0:
+        return LogRecord(encoded_key, write_value(value, OFFSET_COMMIT_VERSION_WITH_EXPIRY))
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return OffsetCommitRecord(encoded_key, write_value(value, OFFSET_COMMIT_VERSION), key, value)
 
 
 @remembered(OFFSET_KEYS_BYTES_MAX)
