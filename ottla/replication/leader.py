@@ -342,19 +342,22 @@ class Leader:
     def advance_high_watermark(self) -> bool:
         """Moves the high watermark as far as the rule allows; returns whether it moved."""
         state = self._state
-        isr_state, followers = state.isr_state, self.followers
+        isr_state, followers, high_watermark = state.isr_state, self.followers, state.high_watermark
         remote_ends = []
         for member in isr_state.maximal:
             if member in followers:
-                remote_ends.append(followers[member].durable_end)
+                end = followers[member].durable_end
+                if end <= high_watermark:
+                    return False
+                remote_ends.append(end)
         moved = next_high_watermark(
-            state.high_watermark,
+            high_watermark,
             own_end=state.durable_end,
             remote_ends=remote_ends,
             in_sync=len(isr_state.members),
             in_sync_min=self._min_insync,
         )
-        if moved == state.high_watermark:
+        if moved == high_watermark:
             return False
         move_high_watermark(state, moved)
         return True

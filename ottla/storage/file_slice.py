@@ -178,7 +178,9 @@ class LatestBatch(FileSlice):
     __slots__ = ("base_offset", "data")
 
     def __init__(self, shared: SharedFile, position: int, data: bytes, base_offset: int) -> None:
-        super().__init__(shared, position, len(data))
+        self.shared = shared
+        self.position = position
+        self.length = len(data)
         self.data = data
         self.base_offset = base_offset
 
