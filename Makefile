@@ -115,6 +115,7 @@ bench-cluster: $(STAMP)
 	@$(BIN)/python -m tools.bench.cluster
 	@$(BIN)/python -m tools.bench.replicated_write --kafka
 	@$(BIN)/python -m tools.bench.write_path
+	@$(BIN)/python -m tools.bench.coordinator_path
 	@$(BIN)/python -m tools.bench.write_timeline
 	@$(BIN)/python -m tools.bench.cluster_partitions
 

@@ -10,7 +10,7 @@ arrays are inlined, so the function makes no call per field. Two rules keep the 
   sufficient. Messages of more than `OBJECTS_MAX` bytes are decoded by a second form of the function, which counts the elements of arrays as
   objects (four numbers as one) and refuses more than `OBJECTS_MAX`.
 
-Messages of a usual shape are read by one `struct.Struct` (`usual_shapes.py`).
+Messages of a usual shape are read without loops (`usual_shapes.py`).
 
 Two more forms are for requests that may be too large for one step of the event loop. One raises `ManyObjects` for more objects than a small
 limit. The other is a generator: it yields after each `ELEMENTS_PER_STEP` elements of all arrays together, and after each
@@ -184,7 +184,7 @@ class _DecoderSource(GeneratedSource):
             self.names["decode_counted"] = _counted(self.cls, self.version)
             self.emit(f"if size - pos > {OBJECTS_MAX}: return decode_counted(buf, pos)")
             for example in self.cls.usual(self.version):
-                UsualShape(self, example, self.version).emit()
+                UsualShape(self, example, self.version, is_view=self.is_view).emit()
         if self.is_stepwise:
             self.emit("step = 0")
         self.emit("try:")

@@ -10,18 +10,31 @@ import pytest
 
 from ottla.base.errors import WireError
 from ottla.wire.codec import bounded_decoder, decoder, encoder
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.wire.decoding import compile_decoder
+from ottla.wire.messages.fetch import FetchRequest, FetchResponse
+from ottla.wire.messages.offset_commit import OffsetCommitRequest
+from ottla.wire.messages.produce import ProduceRequest
+from ottla.wire.schema import FIXED, Message
 from tests.instructions import instructions
+from tests.wire.samples import all_messages
+
+USUAL = [(cls, version) for cls in all_messages() for version in range(cls.VERSIONS[0], cls.VERSIONS[1] + 1) if cls.usual(version)]
 
 
-def a_fetch(version: int, replica_id: int) -> FetchRequest:
-    partition = FetchPartition(partition=3, current_leader_epoch=4, fetch_offset=5, log_start_offset=1, partition_max_bytes=1 << 20)
-    request = FetchRequest(max_wait_ms=500, min_bytes=1, session_id=7, session_epoch=8, topics=[FetchTopic(partitions=[partition])])
-    request.topics[0].topic_id = b"0123456789abcdef"
-    if version >= 15 and replica_id >= 0:
-        partition.high_watermark = 5
-        request.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=9)
-    return request
+def filled(struct: Any, version: int, random: Random, size: int) -> Any:
+    """Sets the numbers of an example and of its arrays, and gives its texts and records another length."""
+    for field in struct.__fields__:
+        value = getattr(struct, field.name)
+        if isinstance(value, list):
+            for item in value:
+                filled(item, version, random, size)
+        elif field.kind in FIXED and field.is_in(version) and field.tag is None:
+            setattr(struct, field.name, random.randbytes(16) if field.kind == "uuid" else random.choice([True, False, 1, 100]))
+        elif value and field.kind == "string":
+            setattr(struct, field.name, "ä" * min(size, 60))
+        elif value and field.kind == "records":
+            setattr(struct, field.name, random.randbytes(size))
+    return struct
 
 
 def outcome(decode: Callable[[Any, int], Any], frame: bytes) -> object:
@@ -31,34 +44,39 @@ def outcome(decode: Callable[[Any, int], Any], frame: bytes) -> object:
         return str(error)
 
 
-@pytest.mark.parametrize("version", [12, 13, 17, 18])
-@pytest.mark.parametrize("replica_id", [-1, 2])
-def test_a_usual_fetch_and_its_neighbours_are_read_as_by_the_general_decoder(version: int, replica_id: int) -> None:
-    usual, general = decoder(FetchRequest, version), bounded_decoder(FetchRequest, version, 2000)
-    request = a_fetch(version, replica_id)
-    if version == 12:
-        request.topics[0].topic, request.topics[0].topic_id = "t", bytes(16)
-    if version < 18:
-        request.topics[0].partitions[0].high_watermark = FetchPartition().high_watermark
-    frame = encoder(FetchRequest, version)(request)
-    assert usual(frame, 0) == (request, len(frame))
+@pytest.mark.parametrize(("cls", "version"), USUAL, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_a_usual_message_and_its_neighbours_are_read_as_by_the_general_decoder(cls: type[Message], version: int) -> None:
+    usual, general = decoder(cls, version), compile_decoder(cls, version, objects_max=10_000)
     random = Random(version)
-    for at in range(len(frame)):
-        for byte in {0, 1, 2, 3, 127, 128, 255, random.randrange(256)}:
-            changed = frame[:at] + bytes([byte]) + frame[at + 1 :]
-            assert outcome(usual, changed) == outcome(general, changed), (at, byte)
+    for number, example in enumerate(cls.usual(version)):
+        for size in (0, 1, 7, 126, 127, 200, 20_000):
+            message = filled(cls.usual(version)[number], version, random, size)
+            frame = encoder(cls, version)(message)
+            assert usual(frame, 0) == general(frame, 0)
+            assert usual(frame, 0)[0] == message
+        frame = encoder(cls, version)(example)
+        for at in range(len(frame)):
+            for byte in {0, 1, 2, 3, 127, 128, 129, 255, random.randrange(256)}:
+                changed = frame[:at] + bytes([byte]) + frame[at + 1 :]
+                assert outcome(usual, changed) == outcome(general, changed), (at, byte)
+            assert outcome(usual, frame[:at]) == outcome(general, frame[:at])
+            assert outcome(usual, frame + bytes(at + 1)) == outcome(general, frame + bytes(at + 1))
 
 
-def test_two_requests_share_nothing_that_may_be_changed() -> None:
+def test_two_messages_share_nothing_that_may_be_changed() -> None:
+    frame = encoder(FetchRequest, 18)(FetchRequest.usual(18)[0])
     decode = decoder(FetchRequest, 18)
-    frame = encoder(FetchRequest, 18)(a_fetch(18, 2))
     first, second = decode(frame, 0)[0], decode(frame, 0)[0]
-    first.topics[0].partitions.append(FetchPartition())
+    first.topics[0].partitions.append(None)
     first.forgotten_topics_data.append(None)
-    assert second == a_fetch(18, 2)
+    assert second == FetchRequest.usual(18)[0]
 
 
-def test_a_usual_fetch_takes_less_than_half_of_the_instructions() -> None:
-    frame = encoder(FetchRequest, 18)(a_fetch(18, 2))
-    usual, general = decoder(FetchRequest, 18), bounded_decoder(FetchRequest, 18, 2000)
-    assert instructions(lambda: usual(frame, 0)) < 0.5 * instructions(lambda: general(frame, 0))
+@pytest.mark.parametrize(
+    ("cls", "part"), [(FetchRequest, 0.5), (FetchResponse, 0.7), (ProduceRequest, 0.7), (OffsetCommitRequest, 0.7)]
+)
+def test_a_usual_message_takes_fewer_instructions(cls: type[Message], part: float) -> None:
+    version = cls.VERSIONS[1]
+    frame = memoryview(encoder(cls, version)(cls.usual(version)[-1]))
+    usual, general = decoder(cls, version), bounded_decoder(cls, version, 2000)
+    assert instructions(lambda: usual(frame, 0)) < part * instructions(lambda: general(frame, 0))

@@ -138,3 +138,11 @@ class FetchResponse(Response):
     session_id: int = i32(since=7)
     responses: list[FetchableTopicResponse] = array(FetchableTopicResponse)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=16, tag=0)
+
+    @classmethod
+    def usual(cls, version: int) -> list[Message]:
+        """Returns the shape of records of one partition."""
+        if version < TOPIC_IDS_SINCE:
+            return []
+        partition = PartitionData(aborted_transactions=None, records=b"records")
+        return [cls(responses=[FetchableTopicResponse(partitions=[partition])])]

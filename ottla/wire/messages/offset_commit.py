@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import Request, Response, Struct, Uuid, array, i16, i32, i64, string, uuid
+from ottla.wire.schema import Message, Request, Response, Struct, Uuid, array, i16, i32, i64, string, uuid
+
+FLEXIBLE_SINCE, TOPIC_IDS_SINCE = 8, 10
 
 
 class OffsetCommitRequestPartition(Struct):
@@ -25,6 +27,13 @@ class OffsetCommitRequest(Request):
     group_instance_id: str | None = string(since=7, nullable=True, default=None)
     retention_time_ms: int = i64(until=4, default=-1, ignorable=True)
     topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
+
+    @classmethod
+    def usual(cls, version: int) -> list[Message]:
+        """Returns the shape of a dynamic member's request for one partition without metadata."""
+        partition = OffsetCommitRequestPartition(committed_metadata="")
+        topic = OffsetCommitRequestTopic(name="topic" if version < TOPIC_IDS_SINCE else "", partitions=[partition])
+        return [cls(group_id="group", member_id="member", topics=[topic])] if version >= FLEXIBLE_SINCE else []
 
 
 class OffsetCommitResponsePartition(Struct):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import Records, Request, Response, Struct, Uuid, array, i16, i32, i64, nested, records, string, uuid
+from ottla.wire.schema import Message, Records, Request, Response, Struct, Uuid, array, i16, i32, i64, nested, records, string, uuid
+
+FLEXIBLE_SINCE, TOPIC_IDS_SINCE = 9, 13
 
 
 class PartitionProduceData(Struct):
@@ -21,6 +23,13 @@ class ProduceRequest(Request):
     acks: int = i16()
     timeout_ms: int = i32()
     topic_data: list[TopicProduceData] = array(TopicProduceData)
+
+    @classmethod
+    def usual(cls, version: int) -> list[Message]:
+        """Returns the shape of records for one partition, without a transaction."""
+        name = "topic" if version < TOPIC_IDS_SINCE else ""
+        data = TopicProduceData(name=name, partition_data=[PartitionProduceData(records=b"records")])
+        return [cls(topic_data=[data])] if version >= FLEXIBLE_SINCE else []
 
 
 class BatchIndexAndErrorMessage(Struct):
