@@ -185,6 +185,7 @@ class FollowerSession:
             entry.watch(partition)
         entry.diverging_epoch = None
         entry.error = absence
+        entry.is_answered = True  # `mark` ignores what this progress changes: the news are found below.
         if partition is not None:
             hw, start = asked.high_watermark, asked.log_start_offset
             entry.known_watermark = partition.high_watermark if hw == UNKNOWN_HIGH_WATERMARK else hw
@@ -198,7 +199,7 @@ class FollowerSession:
             else:
                 if asked.came_damaged:
                     partition.doubt(asked.fetch_offset)
-        entry.is_answered = False  # Until here, an answered partition ignored the changes that its own progress has caused.
+        entry.is_answered = False
         if self.outside or partition is None or self.replica_id not in partition.state.isr_state.members:
             self.note_membership(entry)
         news = MORE if is_new else entry.find_news()

@@ -163,6 +163,18 @@ def test_a_moved_watermark_goes_with_the_records_that_come_soon(leader: Leader) 
     assert not leader.world.waiters.deadlines.waits(), "the pause of an answered request is over"
 
 
+def test_a_follower_behind_the_end_has_not_caught_up_because_its_fetch_moves_the_watermark(leader: Leader) -> None:
+    opened_ms = leader.progress().last_caught_up_ms
+    for value in (b"a", b"b"):
+        leader.append(0, value)
+    leader.run(1000)
+    answered(leader.send(max_bytes=1))
+    leader.run(1000)
+    answered(leader.send(one(0, 1), max_bytes=1))
+    assert leader.world.partitions[0].high_watermark == 1
+    assert leader.progress().last_caught_up_ms == opened_ms
+
+
 def test_kip_1166_a_follower_that_knows_the_watermark_waits(leader: Leader) -> None:
     leader.append(0, b"a")
     leader.send()
