@@ -31,7 +31,7 @@ def config_for(path: Path, *assignments: str) -> BrokerConfig:
 
 @contextmanager
 def serving(loop: asyncio.AbstractEventLoop, config: BrokerConfig) -> Iterator[BrokerServer]:
-    """A broker that is stopped at the end, also when the test fails."""
+    """Yields a running broker, and stops it at the end, also when the test fails."""
     server = BrokerServer(loop, config)
     server.start()
     try:
@@ -58,7 +58,7 @@ def make_server(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> Iterator[Mak
 
 @pytest.fixture(scope="module")
 def pem(tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[str], str]) -> Pem:
-    """`pem(name)` is a file with a key and a certificate of its own for localhost."""
+    """`pem(name)` returns a file with a new key and a certificate for localhost."""
     openssl = need_program("openssl")
     directory = tmp_path_factory.mktemp("pem")
 

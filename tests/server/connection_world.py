@@ -1,4 +1,4 @@
-"""One connection, with an executor, a channel and an owner that note what happens."""
+"""A connection under test, with an executor, a channel and an owner that record the calls they get."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMITS = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes
 
 
 class Recorder:
-    """An executor that answers each frame with its own bytes, or keeps a place when the frame begins with `later`."""
+    """An executor that answers each frame with the frame's own bytes. For a frame that begins with `later` it only reserves a slot."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -74,7 +74,7 @@ class Recorder:
 
 
 class FakeChannel:
-    """Keeps what is sent; `queued_bytes` plays a peer that does not read."""
+    """Records the sent bytes. With `queued_bytes` above 0 it acts as a peer that does not read."""
 
     peer_host, peer_port = "test", 1
 
@@ -114,7 +114,7 @@ class FakeChannel:
 
 
 class RecordingOwner:
-    """Notes how its connections end."""
+    """Records how its connections end."""
 
     def __init__(self) -> None:
         self.ended: list[object] = []
@@ -140,7 +140,8 @@ class World(RecordingOwner):
         self.channel.open(self.connection)
 
     def feed(self, data: bytes) -> bytes:
-        """Gives the bytes as the loop would, as much as fits each time, while reading is not paused. Returns what is left."""
+        """Passes the bytes to the connection as the event loop would: as many as fit into its buffer each time, while reading is not
+        paused. Returns the rest."""
         while data and self.channel.is_reading and not self.channel.is_closed:
             room = self.connection.buffer()
             count = min(len(room), len(data))
@@ -164,7 +165,7 @@ def shares(bytes_max: int, count: int) -> tuple[ReceiveBuffers, list[World]]:
 
 
 def feed_all(pairs: list[tuple[World, bytes]]) -> None:
-    """In turns, a piece each, to those that read; what is left over was never read."""
+    """Passes data to several connections in turn, a piece to each that reads. Bytes of a connection that stops reading are dropped."""
     left = dict(enumerate(data for _, data in pairs))
     progress = True
     while progress:

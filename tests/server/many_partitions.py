@@ -1,4 +1,4 @@
-"""A topic `t` of many partitions, all of which are written or read in one request."""
+"""Writes to or reads from all partitions of a topic `t` in one request."""
 
 from __future__ import annotations
 

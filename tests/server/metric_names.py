@@ -64,11 +64,11 @@ ottla_client_metrics_(pushes_total|dropped_total|series)
 ottla_stage_bytes
 ottla_stage_(staged_bytes|expired_bytes|refused)_total
 """
-"""Patterns of names, each with its labels; a scrape of a broker with clients is compared with them."""
+"""Patterns of metric names, each with its labels. The tests compare a scrape of a broker with clients with them."""
 
 
 def expected() -> Iterator[tuple[str, frozenset[str]]]:
-    """Each name with its labels; twice where a sum over all has a label less."""
+    """Yields each name with its labels. A name is yielded twice if the metric also has a total without one of the labels."""
     for line in NAMES.strip().splitlines():
         pattern, _, labels = line.partition(" ")
         found = re.fullmatch(r"([a-z_]+)(?:\(([a-z_|]+)\))?([a-z_]*)", pattern)
@@ -78,7 +78,7 @@ def expected() -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def exported_names(dialects: tuple[str, ...] = ()) -> frozenset[str]:
-    """Every name that a sample can have, so that an expression can be checked."""
+    """Returns every name that a sample can have, to check the expressions of dashboards."""
     names = set(SERVICE_FAMILIES)
     for family in FAMILIES.values():
         names.add(family.name)
@@ -89,7 +89,7 @@ def exported_names(dialects: tuple[str, ...] = ()) -> frozenset[str]:
 
 
 def labels_of() -> dict[str, frozenset[str]]:
-    """The labels that samples of each name can have."""
+    """Returns the labels that samples of each name can have."""
     found: dict[str, frozenset[str]] = {}
     for name, labels in expected():
         found[name] = found.get(name, frozenset()) | labels

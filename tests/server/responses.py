@@ -1,4 +1,4 @@
-"""What a connection has sent, decoded by what was asked of it."""
+"""Decodes the responses that a connection has sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ottla.wire.framing import load, read_response_header
 
 
 def responses(data: bytes, asked: Sequence[tuple[int, int]]) -> list[Any]:
-    """The answers in order, as far as they are there. `asked`: key and version of each request; their correlation ids count from 1."""
+    """Returns the complete responses in order. `asked` has the key and version of each request; their correlation ids are 1, 2 and so
+    on."""
     found = []
     for number, (key, version) in enumerate(asked, 1):
         if not data:

@@ -20,7 +20,7 @@ def resolve(host: str) -> Iterable[str]:
 
 
 def lines_of(caplog: pytest.LogCaptureFixture, host: str, *arrivals: tuple[str, str]) -> list[tuple[int, str]]:
-    """What is logged when clients (from, to) arrive at a listener that advertises `host`."""
+    """Returns the log lines for clients that arrive (from, to) at a listener that advertises `host`."""
     caplog.set_level(logging.INFO, "ottla.network")
     door = Arrivals({"OUTSIDE": (host, 9092)}, resolve)
     for client, address in arrivals:
@@ -69,7 +69,7 @@ def test_the_memory_for_addresses_is_bounded(caplog: pytest.LogCaptureFixture) -
 
 
 def test_what_to_set_names_every_listener(caplog: pytest.LogCaptureFixture) -> None:
-    """A setting replaces the whole list, so the others must be in it as they are."""
+    """The setting replaces the whole list of advertised listeners, so the suggested value must contain the other listeners unchanged."""
     caplog.set_level(logging.INFO, "ottla.network")
     door = Arrivals({"INSIDE": ("broker", 29092), "OUTSIDE": ("localhost", 9092)}, resolve)
     door.note("OUTSIDE", "::ffff:10.0.0.5", "10.0.0.9")

@@ -1,4 +1,4 @@
-"""A connection that is not yet authenticated: what it may send, how much, and what happens when it is refused.
+"""A connection that is not yet authenticated: which requests it may send, how many bytes, and what happens after a refused authentication.
 
 The bytes pass a real dispatcher and the handlers of the three APIs; only the mechanism is a fake (`tests/fakes/sasl.py`).
 """
@@ -67,7 +67,7 @@ class World(RecordingOwner):
         self.asked: list[tuple[int, int]] = []
 
     def refuse(self) -> None:
-        """Waits as long as a refusal is held back."""
+        """Advances the clock until a delayed refusal is sent."""
         self.timers.advance(self.config.connection_failed_authentication_delay_ms)
 
     def frame(self, request: Request) -> bytes:
@@ -87,7 +87,7 @@ class World(RecordingOwner):
             self.connection.received(count)
 
     def answers(self) -> list[Any]:
-        """The answers so far, in order."""
+        """Returns the answers so far, in order."""
         return responses(self.channel.sent, self.asked)
 
     def codes(self) -> list[int]:
@@ -290,7 +290,7 @@ def test_an_early_authentication_begins_a_new_session() -> None:
 def test_a_client_that_does_not_authenticate_may_send_a_few_requests(
     request_: Request, at_once: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Endless ApiVersions took the time of other clients, without any login."""
+    """Formerly a client could send ApiVersions requests without end and without a login, which delayed other clients."""
     world = World()
     for _ in range(100 // at_once):
         world.send(*[request_] * at_once)
@@ -316,7 +316,7 @@ def test_a_listener_without_mechanisms_asks_for_nothing() -> None:
 
 
 class Network:
-    """One listening address; `arrive` is a client that connects."""
+    """A network with one listening address. `arrive` connects a client."""
 
     port = 9092
 

@@ -1,4 +1,4 @@
-"""How a broker begins to log in to others: by a password or by a token, and what it says when its settings have become nonsense."""
+"""How a broker logs in to other brokers, with a password or a token, and what it logs when its settings have become invalid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Who is taken for a broker: who knows the cluster's secret, on the listener for brokers, and there as a user who may be one."""
+"""Which connections are treated as brokers: they must be on the listener for brokers, prove that they know the cluster's secret, and have
+logged in as a user with CLUSTER_ACTION."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def world(**settings: str) -> World:
 
 
 def prove(made: World) -> int:
-    """Broker 1 proves itself, as far as it gets; returns the last error."""
+    """Executes the exchange by which broker 1 proves its identity. Returns the error of the last step."""
     made.send(PROOF)
     if made.codes()[-1]:
         return made.codes()[-1]

@@ -1,4 +1,4 @@
-"""A clean stop of many logs: killed at any moment of it, the next start has all acknowledged records and reports no damage."""
+"""A clean stop of many logs is killed at any moment. The next start has all acknowledged records and reports no damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Compaction in a running broker: clients go on meanwhile, and neither a kill nor a deletion in the middle loses or revives anything."""
+"""Compaction in a running broker: clients continue meanwhile, and a kill or a deletion during compaction neither loses nor revives
+records."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def reader(broker: BrokerProcess, topic: str) -> Consumer:
 
 
 def read_all(broker: BrokerProcess, topic: str) -> list[Message]:
-    """All that a reader of committed data gets from the beginning to the end."""
+    """Returns all records that a reader of committed data gets, from the first to the last."""
     client = reader(broker, topic)
     found: list[Message] = []
     deadline = time.monotonic() + 30
@@ -104,7 +105,7 @@ def last_values(messages: list[Message]) -> dict[bytes, bytes | None]:
 
 
 def fill(client: Producer, topic: str, values: dict[bytes, bytes | None], rounds: int, *, keys: int = 50) -> None:
-    """Overwrites `keys` keys again and again; `values` is what the topic must say in the end."""
+    """Overwrites `keys` keys repeatedly. `values` gets the last value of each key."""
     for number in range(rounds):
         for key in range(keys):
             name, value = b"key-%d" % key, b"%d-%d" % (number, key)
@@ -114,7 +115,7 @@ def fill(client: Producer, topic: str, values: dict[bytes, bytes | None], rounds
 
 
 def clean_to(broker: BrokerProcess, topic: str) -> int:
-    """The first dirty offset, by the checkpoint on the disk."""
+    """Returns the first dirty offset in the checkpoint on the disk."""
     path = broker.data / CLEANER_OFFSET_FILE
     found = path.read_text().split("\n")[2:] if path.exists() else []
     return max((int(line.split()[2]) for line in found if line.startswith(f"{topic} 0 ")), default=0)
@@ -133,7 +134,7 @@ def workers(broker: BrokerProcess) -> list[psutil.Process]:
 
 
 def transact(broker: BrokerProcess, topic: str, values: dict[bytes, bytes | None], rounds: int) -> None:
-    """Every second transaction is aborted; only the others count."""
+    """Writes transactions and aborts every second one. `values` gets only the committed values."""
     client = producer(broker, **{"transactional.id": f"writer-{topic}"})
     client.init_transactions(20)
     for number in range(rounds):
@@ -275,7 +276,7 @@ def table(partition: Partition) -> dict[bytes | None, bytes | None]:
 
 
 def worker_pid(server: BrokerServer) -> int | None:
-    """The worker process, if there is one at the moment."""
+    """Returns the pid of the worker process, or None if none is running."""
     worker = server.node.housekeeping.compaction._worker
     return worker.pid if worker is not None else None
 
@@ -285,7 +286,7 @@ def is_compacted(server: BrokerServer, partition: Partition) -> bool:
 
 
 def one_round(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> None:
-    """Looks at all logs and waits until that has ended."""
+    """Runs one round over all logs, and waits until it has ended."""
     compactor = server.node.housekeeping.compaction
     compactor.look()
     run_until(loop, lambda: not compactor.is_under_way)

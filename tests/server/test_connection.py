@@ -1,4 +1,4 @@
-"""Connections: frames are cut out of any split of the bytes, answers leave in the order of the requests, and bounds hold."""
+"""Connections: frames are found however the bytes are split, answers are sent in the order of the requests, and the limits hold."""
 
 from __future__ import annotations
 
@@ -150,7 +150,8 @@ def test_requests_of_a_costly_kind_wait_where_the_turn_is_crowded() -> None:
 
 
 def test_a_peer_that_has_not_taken_its_answers_does_not_go_on_in_its_turn() -> None:
-    """300 connections that never read had ten answers made each, while all others waited."""
+    """Formerly the scheduler resumed connections whose clients never read: 300 of them had ten answers each made while all other clients
+    waited."""
     world = World()
     world.executor.costly.add(SMALL[1])
     world.executor.is_crowded = True
@@ -175,7 +176,7 @@ def test_f7_a_peer_that_does_not_read_its_answers_stops_being_read() -> None:
 
 
 def test_i46_what_comes_behind_the_request_that_closes_is_not_kept() -> None:
-    """A request that goes in turns fails in the first of them: what was received behind it counted for ever."""
+    """A long request fails in its first step. Formerly the bytes that were received behind it were never removed from the account."""
     buffers, (world,) = shares(1 << 20, 1)
 
     def fail_in_a_turn(connection: Connection, _frame: memoryview) -> bool:

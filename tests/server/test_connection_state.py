@@ -1,4 +1,4 @@
-"""The states of a connection: which moves are allowed, and which reason to wait is the state where there are several."""
+"""The states of a connection: which transitions are allowed, and which state it has if it waits for several reasons."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ WAIT_SECONDS = 60.0
 
 
 def line_of(broker: Broker, pattern: str) -> str:
-    """Waits for a line of the broker's log, and returns the text of the pattern's group."""
+    """Waits for a line of the broker's log that matches `pattern`, and returns the text of the pattern's group."""
     deadline = time.monotonic() + WAIT_SECONDS
     while (found := re.search(pattern, broker.log)) is None:
         assert time.monotonic() < deadline, broker.log

@@ -1,4 +1,4 @@
-"""What single groups have for themselves: known settings only, within the bounds of the broker."""
+"""Settings of single groups: only known settings apply, limited to the bounds of the broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.server.coordinator_views import group_settings, own_group_settings, s
 
 
 class OneGroup(ClusterMetadata):
-    """Metadata in which group `g` has settings of its own."""
+    """Metadata with own settings of group `g`."""
 
     def configs(self, resource_type: int, name: str) -> dict[str, str]:
         asked = (resource_type, name)
@@ -44,7 +44,7 @@ def test_settings_of_share_groups() -> None:
 
 
 class ChangingGroup(ClusterMetadata):
-    """Metadata in which group `g` has what a test puts there."""
+    """Metadata with settings of group `g` that the test changes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""What clients create and drop is freed by reference counts: no cycle of references waits for the garbage collector, which cannot walk
-over everything in a large broker."""
+"""Objects that clients create and drop are freed by reference counts. No cycle of references may wait for the garbage collector, because a
+large broker seldom runs it over all objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def no_collections() -> Iterator[None]:
 
 
 def cyclic_garbage() -> Counter[str]:
-    """What only the collector could free, of the broker's classes and functions, by their names."""
+    """Returns the names of the broker's classes and functions whose objects only the garbage collector could free, with their counts."""
     gc.set_debug(gc.DEBUG_SAVEALL)
     gc.collect()
     gc.set_debug(0)

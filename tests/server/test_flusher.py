@@ -24,7 +24,7 @@ from tests.server.threads import run_until
 
 
 class FlusherWorld(World):
-    """A flusher whose thread runs when the test says so."""
+    """A flusher whose thread runs only when the test lets it."""
 
     def __init__(self) -> None:
         self.work: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
@@ -39,7 +39,7 @@ class FlusherWorld(World):
         return made
 
     def run(self) -> None:
-        """One round of the thread."""
+        """Runs one round of the thread."""
         work, done = self.work.pop(0)
         done(work())
 
@@ -49,7 +49,7 @@ def append(partition: Partition, count: int = 1) -> None:
 
 
 def test_the_directory_of_all_logs_is_synced_once_in_a_round_after_the_directories_of_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stop with 3,000 new logs synced it 3,000 times."""
+    """Formerly a stop with 3,000 new logs synced the common directory 3,000 times."""
     world = FlusherWorld()
     logs = [world.partition(index) for index in range(3)]
     append(logs[0])
@@ -100,8 +100,9 @@ def test_one_round_serves_all_requests_made_during_the_last_one() -> None:
 
 
 def test_appends_made_when_a_round_ends_wait_for_one_next_round() -> None:
-    """A transaction coordinator appends as soon as its last record is durable. Two rounds ran at once then, each with some of the files,
-    and the end of one counted for the other: a power failure lost the acknowledged records of a new segment without a name."""
+    """A transaction coordinator appends as soon as its last record is durable. Formerly two rounds then ran at the same time, each with
+    some of the files, and the end of one round was taken for the end of the other. A power failure lost acknowledged records in a new
+    segment, because the segment's file name was not synced."""
     world = FlusherWorld()
     logs = [world.partition(index) for index in range(3)]
     for log in logs:

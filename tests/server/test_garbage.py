@@ -1,4 +1,5 @@
-"""Full collections walk over young objects only, and garbage that was frozen is looked for when memory says that there is some."""
+"""Full collections examine only young objects. Frozen objects are searched for garbage only if the memory of the process suggests that
+there is some."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Node:
 
 
 class Gauge:
-    """The memory of the process, or the processor time of the loop's thread, as the test says."""
+    """The memory of the process, or the CPU time of the loop's thread, as set by the test."""
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -84,7 +85,7 @@ def frozen_garbage() -> weakref.ref[Node]:
 
 
 def test_everything_is_walked_over_only_when_nothing_explains_the_memory(garbage: Garbage, memory: Gauge) -> None:
-    """Many topics are no reason: a walk over 37,000 of them takes a second."""
+    """A large number of topics is no reason for a walk over all objects, because a walk over 37,000 topics takes a second."""
     seen = frozen_garbage()
     held = [[number] for number in range(500_000)]
     memory.value = SUSPICIOUS_BYTES - 1
@@ -155,7 +156,7 @@ def test_a_walk_that_is_overdue_does_not_wait_for_that(garbage: Garbage, memory:
 
 
 def test_a_look_does_not_count_frozen_objects_one_by_one(garbage: Garbage, memory: Gauge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It took 40 ms where 20,000 groups were held, every ten seconds."""
+    """Formerly each look took 40 ms in a broker with 20,000 groups, every ten seconds."""
     counted: list[int] = []
     monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(1) or 0)
     memory.value = SUSPICIOUS_BYTES
@@ -165,7 +166,7 @@ def test_a_look_does_not_count_frozen_objects_one_by_one(garbage: Garbage, memor
 
 @pytest.mark.parametrize("is_after_a_walk", [False, True])
 def test_full_collections_come_while_there_is_little_to_walk_over(garbage: Garbage, memory: Gauge, is_after_a_walk: bool) -> None:
-    """A walk over all that 11,000 groups had brought since the last one took 37 ms of processor time."""
+    """Formerly a full collection over all objects of 11,000 groups, created since the last collection, took 37 ms of CPU time."""
     walked_over: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:

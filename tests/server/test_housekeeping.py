@@ -93,7 +93,7 @@ def test_retention_by_time(broker: BrokerProcess) -> None:
 
 
 def test_a_segment_that_a_timestamp_in_the_future_keeps_is_named_once(broker: BrokerProcess) -> None:
-    """KAFKA-18929: what is behind it stays too, and nothing else says why."""
+    """KAFKA-18929: later segments are kept too, and only this log line gives the reason."""
     topic = create(broker, "of-the-future", retention_ms="500")
     future_ms = int(time.time() * 1000) + 1_800_000
     produce(broker, topic, 1, timestamp=future_ms)
@@ -178,7 +178,7 @@ def test_i17_high_watermarks_are_noted_more_often_than_the_rest(make_server: Mak
 def test_i17_high_watermarks_that_could_not_be_noted_are_noted_by_the_next_round(
     make_server: MakeServer, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They counted as written, so that no round wrote them before another record was appended."""
+    """Formerly they were treated as written, so no round wrote them before another record was appended."""
     server = make_server("log.flush.offset.checkpoint.interval.ms=3600000", "replica.high.watermark.checkpoint.interval.ms=20")
     server.node.create_topics([("t", 1)])
     append(server, "t", 3)
@@ -234,7 +234,7 @@ def test_i7_a_deletion_that_cannot_be_noted_is_not_said_to_be_done(
 
 
 def test_a_round_that_is_under_way_is_not_joined_by_another(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
-    """With an interval shorter than a round takes, rounds would gather without bound."""
+    """If the interval is shorter than a round, the number of running rounds would grow without limit."""
     server = make_server()
     server.node.create_topics([("t", 1)])
     append(server, "t", 3)

@@ -1,4 +1,5 @@
-"""Looks into records by the worker: in order for a client and a partition, in turns for clients, and forgotten with their connection."""
+"""Inspections of records by the worker process: in order for one client and partition, in turn for different clients, and dropped when the
+connection closes."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ CONFIG = log_settings(is_compacted=True)
 
 
 class InspectionsWorld(World):
-    """Inspections over threads that run when the test says so."""
+    """Inspections with threads that run only when the test lets them."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(wall_ms=1)

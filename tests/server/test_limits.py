@@ -1,4 +1,5 @@
-"""Limits of connections in a running broker: how many, from where, how long in silence, and how much memory they may take together."""
+"""Limits of connections in a running broker: their number, their number from one address, the time without traffic, and the memory of all
+together."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def ask_versions(sock: socket.socket) -> None:
 
 
 def fill(loop: asyncio.AbstractEventLoop, server: BrokerServer, sock: socket.socket) -> None:
-    """Asks, and takes no answer, until the broker cannot send any more."""
+    """Sends requests and reads no answer, until the broker cannot send any more."""
 
     def is_stuck() -> bool:
         with suppress(BlockingIOError):
@@ -56,7 +57,7 @@ def ask_fetch(sock: socket.socket, *, wait_ms: int) -> None:
 
 
 def is_served(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> bool:
-    """Whether a request is answered; False when the broker has closed the connection."""
+    """Sends a request. Returns whether it was answered; False if the broker has closed the connection."""
     answer: list[bytes] = []
 
     def look() -> bool:
@@ -79,7 +80,7 @@ def is_served(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> bool:
 
 
 def is_closed(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> bool:
-    """Waits for what the broker sends first: the end, or a byte."""
+    """Waits until the broker sends a byte or closes the connection. Returns whether it has closed it."""
     came: list[bytes] = []
     sock.setblocking(False)
 
@@ -109,7 +110,7 @@ def test_max_connections(make_server: MakeServer, loop: asyncio.AbstractEventLoo
 def test_i46_what_openssl_keeps_is_bounded_by_connections(
     make_server: MakeServer, loop: asyncio.AbstractEventLoop, pem: Pem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is in no account: 4,000 connections took 240 MiB, whatever `ottla.memory.max.bytes` said."""
+    """The memory of OpenSSL is not accounted. Formerly 4,000 connections took 240 MiB, whatever `ottla.memory.max.bytes` was."""
     server = make_server(
         "listeners=PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "ssl.keystore.type=PEM", f"ssl.keystore.location={pem('own')}",
     )  # fmt: skip
@@ -209,7 +210,7 @@ def test_a_peer_that_takes_no_answer_is_silent_too(make_server: MakeServer, loop
 def test_a_stop_does_not_wait_for_a_peer_that_takes_no_answer(
     make_server: MakeServer, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any client could make each stop take as long as it may, half a minute by default."""
+    """Formerly any client could prolong each stop to the maximum, half a minute by default."""
     monkeypatch.setattr(closing, "STILL_MS", 50)
     server = make_server("ottla.connection.memory.max.bytes=65536", "ottla.shutdown.timeout.ms=86400000")
     sock = connect(server)
@@ -242,7 +243,7 @@ def test_a_waiting_request_ends_with_its_connection(make_server: MakeServer, loo
 
 
 def test_a_client_that_waits_for_too_many_requests_is_silent_too(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
-    """Its connection is not read, so the broker cannot notice that it has gone."""
+    """The broker does not read from such a connection, so it cannot notice that the client has disconnected."""
     server = make_server("ottla.connection.requests.max=2", "connections.max.idle.ms=1000")
     server.node.create_topics([("t", 1)])
     sock = connect(server)

@@ -1,4 +1,5 @@
-"""Closing all logs: a power failure afterwards loses nothing, however the files were synced. A failure takes its directory offline."""
+"""Closing all logs: a power failure afterwards loses no record, however the files were synced. A log that fails takes its directory
+offline."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class LogDirectory:
 
 
 class Closing:
-    """Written logs of two directories on one disk, and one way to sync them."""
+    """Logs with records in two directories of one disk, and one way to sync them."""
 
     def __init__(self) -> None:
         self.disk = MemDisk(*DIRECTORIES)
@@ -69,7 +70,7 @@ class Closing:
             timers.run_due()
 
     def ends_after_a_power_failure(self, directory: str) -> list[tuple[int, int]]:
-        """The end and the newest leader epoch of each log, opened as after a clean stop."""
+        """Returns the end and the newest leader epoch of each log after a power failure. The logs are opened as after a clean stop."""
         image = self.disk.image()
         opened = []
         for index in range(COUNT):
@@ -120,5 +121,5 @@ def test_a_log_that_cannot_be_synced_takes_its_directory_offline() -> None:
 
 
 def test_what_the_closing_has_not_synced_a_power_failure_takes() -> None:
-    """So the tests above can fail."""
+    """Unsynced records are lost in this test, so the tests above can fail."""
     assert Closing().ends_after_a_power_failure("/first") == [(0, -1)] * COUNT

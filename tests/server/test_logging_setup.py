@@ -1,4 +1,5 @@
-"""The lines of the broker's log: what they carry, that they stay lines, and what is never in them."""
+"""The lines of the broker's log: their attributes, that each entry remains one line, and that they contain no secret or control
+character."""
 
 from __future__ import annotations
 
@@ -126,7 +127,7 @@ def test_what_clients_make_long_is_cut(formatter: logging.Formatter) -> None:
 
 @pytest.mark.parametrize("formatter", [TextFormatter(0), JsonFormatter(0)])
 def test_nothing_in_a_line_steers_a_terminal(formatter: logging.Formatter) -> None:
-    """Logs of containers are shown on terminals as they are."""
+    """Tools show the logs of containers on a terminal without escaping them."""
     steering = "x\x1b[2J\x9b31m\x07\u202egnp\x85\u2028\x7f"
     made = record("closing %s", client_id=steering)
     made.args = (steering,)

@@ -1,4 +1,4 @@
-"""Every name that boards and alert rules for Kafka ask for, with its labels, in one scrape of a broker process that has clients."""
+"""One scrape of a broker process with clients has every metric that dashboards and alert rules for Kafka use, with its labels."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def page(url: str) -> str:
 
 
 def readable(value: str | frozenset[str]) -> str:
-    """The same in every worker of a run, which the order of a set is not."""
+    """Returns a name for a test case that is equal in all worker processes of a test run; the order of a set is not."""
     return value if isinstance(value, str) else ",".join(sorted(value))
 
 

@@ -1,4 +1,4 @@
-"""Far more partitions than the process may have files open: all are written, read, flushed and opened again."""
+"""A broker with many more partitions than the process may have open files: all are written, read, flushed and opened again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The table of partitions: found by name and by id, made where there is room, dropped when deleted, never made twice."""
+"""The table of partitions: partitions are found by name and by id, created in the directory with the fewest partitions, dropped when they
+are deleted, and never created twice."""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ def test_i41_a_log_of_an_earlier_topic_of_that_name_is_not_opened(tmp_path: Path
 
 
 def test_a_partition_that_only_other_brokers_have_is_led_elsewhere(tmp_path: Path) -> None:
-    """Clients then ask for the metadata anew. Unknown topics are an error to them, which librdkafka reports to the program."""
+    """With NOT_LEADER_OR_FOLLOWER clients request the metadata again. An unknown topic would be an error, which librdkafka reports to the
+    program."""
     state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)))
     table = PartitionTable(
         OsDisk(), ManualClock(), directories_of(tmp_path, "a"), make_partition, metadata=state, producers_max=lambda: 1000
@@ -139,7 +141,8 @@ def test_what_may_lie_in_an_unknown_directory_is_not_made_anew(tmp_path: Path) -
 
 
 def test_a_deletion_that_a_kill_cut_off_is_finished(tmp_path: Path) -> None:
-    """The topic was marked in the metadata, its directory is as it was: it is never opened again, and must still be removed (I41)."""
+    """The topic was marked as deleted in the metadata, but its directory was not renamed yet. It is never opened again, and must still be
+    removed (I41)."""
     directories = directories_of(tmp_path, "a")
     open_all(table_of(directories), "t", 1)
     table, key = table_of(directories), TopicPartition("t", 0)
@@ -151,7 +154,7 @@ def test_a_deletion_that_a_kill_cut_off_is_finished(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rounds", ["neither", "after the deletion", "after the creation"])
 def test_i41_a_topic_made_anew_does_not_inherit_checkpoints(tmp_path: Path, rounds: str) -> None:
-    """DeleteRecords, checkpoint, delete, create, append, kill -9: all of what was appended is there, from offset 0 on."""
+    """DeleteRecords, checkpoint, deletion of the topic, creation, append, kill -9: all appended records are there, from offset 0 on."""
     directories = directories_of(tmp_path, "a")
     (directory,), key, table = directories, TopicPartition("t", 0), table_of(directories)
     (old,) = open_all(table, "t", 1)
@@ -179,7 +182,7 @@ def test_i41_a_topic_made_anew_does_not_inherit_checkpoints(tmp_path: Path, roun
 
 
 def test_what_is_noted_of_a_log_that_cannot_be_opened_is_kept(tmp_path: Path) -> None:
-    """A later round of checkpoints would otherwise bring back what DeleteRecords removed."""
+    """Without the noted offsets, a later round of checkpoints would bring records back that DeleteRecords has removed."""
     directories = directories_of(tmp_path, "a")
     (directory,), key, table = directories, TopicPartition("t", 0), table_of(directories)
     (partition,) = open_all(table, "t", 1)
@@ -286,7 +289,7 @@ def test_i41_what_an_earlier_topic_left_behind_is_set_aside_for_a_new_one(tmp_pa
 
 
 def test_a_log_that_was_never_opened_is_whole_only_after_a_clean_stop(tmp_path: Path) -> None:
-    """A broker that is stopped before a controller has sent it its replicas must not call logs clean that a crash left as they are."""
+    """A broker that is stopped before a controller has sent it its replicas must not mark logs as clean that a crash may have damaged."""
     (directory,) = directories_of(tmp_path, "d")
     append(table_of([directory]).open(TopicPartition("a", 0), FIRST, log_settings(), is_new=True), 1)
     directory.release()
@@ -302,8 +305,8 @@ def test_a_log_that_was_never_opened_is_whole_only_after_a_clean_stop(tmp_path: 
 
 
 def test_i44_after_a_failed_sync_and_a_kill_the_tail_of_a_log_is_written_again() -> None:
-    """The failed sync has dropped what it should have brought to the disk, and the system's memory still shows it: a later sync finds
-    nothing to do, and only another loss of power shows it. A killed process without a failure costs nothing of that."""
+    """After a failed sync the kernel may drop the unsynced pages but still show them from its memory. A later sync then reports success,
+    and only a power failure shows the loss. If no sync has failed, a killed process needs no such repair."""
     disk = MemDisk("/data")
 
     def started() -> tuple[LogDirectoryState, Partition]:

@@ -48,7 +48,7 @@ class MemoryChannel:
         self.is_closed = True
 
     def deliver(self) -> bool:
-        """Delivers what the peer has answered; whether there was anything."""
+        """Delivers the peer's answers. Returns whether there were any."""
         if not self._arriving:
             return False
         data = self._arriving.popleft()
@@ -83,7 +83,7 @@ class MemoryNetwork:
 
 
 class PeerWorld(World):
-    """Connections by address, opened at the first request; their network and their time."""
+    """Connections by address, which are opened at the first request, with their network and their clock."""
 
     def __init__(
         self,

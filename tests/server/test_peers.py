@@ -1,4 +1,4 @@
-"""Requests to other brokers: over real sockets to a whole broker, and what its absence is."""
+"""Requests to other brokers over real sockets to a whole broker, and the errors if it is absent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHER = 2
 
 
 class Asker:
-    """Peers that reach one broker, and the answers so far."""
+    """Sends requests to one broker through `BrokerPeers`, and records the answers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, port: int, timeout_ms: int = 30_000) -> None:
         self.peers = BrokerPeers(SocketNetwork(loop), SystemClock(), LoopTimers(loop), client_id="broker-1", timeout_ms=lambda: timeout_ms)
@@ -37,7 +37,7 @@ class Asker:
 
 
 def waiting_fetch(server: BrokerServer) -> FetchRequest:
-    """A request that is not answered within the test: the partition has no records."""
+    """Returns a request that is not answered during the test, because the partition has no records."""
     server.node.create_topics([("waits", 1)])
     topic = server.node.metadata.topic("waits")
     assert topic is not None
@@ -115,7 +115,7 @@ def test_a_broker_that_is_gone_and_comes_back(make_server: MakeServer, loop: asy
 
 
 class LaterAccess:
-    """`peers.Access` whose logins begin when the test says."""
+    """Implements `peers.Access` with logins that begin when the test lets them."""
 
     tls = ""
     logs_in = True
@@ -138,7 +138,7 @@ class LaterAccess:
 
 
 class AnyIdentity:
-    """In place of the proof over the cluster's secret, which comes after the login."""
+    """Accepts any identity, in place of the proof with the cluster's secret that follows the login."""
 
     def connecting(self, _broker_id: int, done: Callable[[Any], object]) -> None:
         done(object())

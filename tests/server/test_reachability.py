@@ -1,4 +1,4 @@
-"""Brokers that do not answer are named when that begins, ever more seldom while it lasts, and when it ends."""
+"""A broker that does not answer is logged at its first failure, then at growing intervals, and when it answers again."""
 
 from __future__ import annotations
 

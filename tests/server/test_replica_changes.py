@@ -1,4 +1,4 @@
-"""Many logs are opened and deleted in turns of the loop: requests meanwhile get a retriable error, and the order of changes is kept."""
+"""Many logs are opened and deleted in time slices: requests meanwhile get a retriable error, and the order of changes is kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Answers = list[list[TopicResult]]
 
 @pytest.fixture
 def server(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> BrokerServer:
-    """One whose pieces of work are as small as can be."""
+    """A broker whose time slices have a single step."""
     server = make_server()
     monkeypatch.setattr(turns, "PIECE_MS", 0)
     server.begin_turns()
@@ -74,7 +74,7 @@ def test_what_was_said_first_is_done_first(loop: asyncio.AbstractEventLoop, serv
 def test_a_role_of_an_older_epoch_changes_nothing(
     loop: asyncio.AbstractEventLoop, server: BrokerServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It comes from another broker, so it is no reason to stop this one."""
+    """Another broker has sent the older role, so it must not stop this broker like a broken invariant."""
     answers: Answers = []
     server.node.controller.create_topics([NewTopic(name="t", num_partitions=1)], False, answers.append)
     until_answered(loop, answers)
@@ -92,7 +92,7 @@ def test_a_role_of_an_older_epoch_changes_nothing(
 
 
 def test_a_log_that_the_next_role_opens_counts_as_working_again(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is reported so: else its broker would stay outside of the in-sync set."""
+    """The log must also be reported as working. Otherwise its broker would stay outside of the in-sync set."""
     server = make_server()
     partitions, reports = server.node.partitions, list[bool]()
     server.node.replicas.on_replicas = lambda reopened: reports.append(bool(reopened))
@@ -116,7 +116,8 @@ def test_a_log_that_the_next_role_opens_counts_as_working_again(make_server: Mak
 def test_i15_a_log_in_a_healed_directory_does_not_lead_in_the_epoch_in_which_the_directory_failed(
     make_server: MakeServer, was_open: bool
 ) -> None:
-    """It may have lost its tail, also when the role came while the directory was offline. The controller's next epoch makes it lead."""
+    """The log may have lost its tail, even if the broker got the role while the directory was offline. It leads again in the controller's
+    next epoch."""
     server = make_server()
     node = server.node
     node.create_topics([("t", 1)])
@@ -148,7 +149,7 @@ def test_i15_a_log_in_a_healed_directory_does_not_lead_in_the_epoch_in_which_the
 
 
 def test_i40_a_broker_whose_session_is_over_leads_nothing_until_it_is_said_again(make_server: MakeServer) -> None:
-    """What waits for an acknowledgement of the term is refused; the controller's next epoch makes it lead again."""
+    """Requests that wait for an acknowledgement of the ended term are refused. The broker leads again in the controller's next epoch."""
     server = make_server()
     server.node.create_topics([("t", 1)])
     partition = server.node.partitions.get("t", 0)
@@ -201,14 +202,14 @@ def test_a_broken_invariant_in_a_timer_stops_the_broker_too(
 
 
 def test_what_is_wanted_from_the_start_is_there_at_the_start(make_server: MakeServer) -> None:
-    """`--seed-topic` with more partitions than are written at a time: READY comes after the last of them."""
+    """`--seed-topic` names more partitions than are written at a time. READY is printed after the last partition was created."""
     server = make_server()
     server.node.create_topics([("a", 600), ("b", 600)])
     assert (opened(server, "a"), opened(server, "b")) == (600, 600)
 
 
 def test_many_partitions_are_no_work_for_the_collector(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are frozen; so they must go by themselves, or they would stay for ever."""
+    """The objects of opened partitions are frozen. So reference counts must free them, because the garbage collector would not."""
     monkeypatch.setattr(replica_changes, "OPENED_PER_FREEZE", 10)
     server = make_server()
     gc.collect()

@@ -1,4 +1,4 @@
-"""What systemd and a container see of the broker."""
+"""The broker as a service of systemd, and as the first process of a container."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ raise SystemExit(main(["start", "--ephemeral", "--port", "0"]))
 
 
 def test_sigterm_ends_a_start_that_is_not_ready() -> None:
-    """Without a handler the first process of a container would ignore it."""
+    """Without a handler, the kernel would not end the first process of a container by SIGTERM."""
     done = subprocess.run([sys.executable, "-c", TERMINATED_EARLY], capture_output=True, text=True, timeout=30, check=False)
     assert (done.stdout, done.returncode) == ("", 1)
     assert done.stderr.splitlines()[-1] == "error: stopped by SIGTERM before it was ready"
@@ -198,7 +198,8 @@ raise SystemExit(main(["start", "--ephemeral", "--port", "0"]))
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_sigterm_while_the_loop_runs_and_the_broker_is_not_ready_is_not_lost(loop: str) -> None:
-    """An exception out of the signal's handler would be that of the callback that runs, and the broker would go on."""
+    """An exception in the signal's handler would be raised in whatever callback is running. The loop would log it, and the broker would
+    continue."""
     done = subprocess.run([sys.executable, "-c", TERMINATED_ON_THE_LOOP, loop], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.returncode) == ("", 1), done.stderr
     assert done.stderr.splitlines()[-1] == "error: stopped by SIGTERM before it was ready"

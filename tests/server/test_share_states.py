@@ -1,4 +1,5 @@
-"""Share coordinators in a whole broker: the topic made at first use, state over a restart, the head of the log, deleted topics, metrics."""
+"""Share coordinators in a whole broker: creation of the topic at first use, states after a restart, pruning of the log, deleted topics,
+metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def key_of(server: BrokerServer, topic: str, group: str = "g") -> SharePartition
 
 
 def ask(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> Any:
-    """What the persister answers."""
+    """Returns the persister's answer."""
     answer: asyncio.Future[Any] = loop.create_future()
     call(*arguments, lambda *results: answer.set_result(results if len(results) > 1 else results[0]))
     return loop.run_until_complete(asyncio.wait_for(answer, 10))

@@ -1,4 +1,5 @@
-"""A broker for bearer tokens does not start without what checks their signatures, nor one that could get none for itself."""
+"""A broker whose listener takes bearer tokens does not start if it cannot check their signatures. A broker that logs in with tokens does
+not start if it cannot get one."""
 
 from __future__ import annotations
 

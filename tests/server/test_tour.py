@@ -23,7 +23,7 @@ Call = tuple[str, str]
 
 
 def stops(page: str) -> list[Call]:
-    """The functions that the numbered items of the page name, each with the file that was named last before it."""
+    """Returns the functions in the numbered items of the page, each with the file that the page names last before it."""
     items = re.findall(r"^\d+\. (.+?)(?=^\d+\. |^#|\n\n)", page, re.MULTILINE | re.DOTALL)
     found, path = [], ""
     for item in items:
@@ -53,7 +53,7 @@ def calls() -> Iterator[list[Call]]:
 
 
 def first_missing(wanted: list[Call], noted: list[Call]) -> Call | None:
-    """The first of the wanted calls that does not follow those before it; None if all are there in this order."""
+    """Returns the first wanted call that was not made after the wanted calls before it; None if all were made in this order."""
     left = iter(noted)
     return next((call for call in wanted if call not in left), None)
 

@@ -24,7 +24,7 @@ def with_client(loop: asyncio.AbstractEventLoop, server: BrokerServer, talk: Cal
 
 
 def run_until(loop: asyncio.AbstractEventLoop, is_true: Callable[[], object], seconds: float = 60) -> None:
-    """Lets the broker run until it is so."""
+    """Runs the broker until `is_true` returns a true value."""
 
     async def wait() -> None:
         deadline = time.monotonic() + seconds

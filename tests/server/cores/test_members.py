@@ -43,7 +43,7 @@ def test_free_ports_are_different() -> None:
 
 
 def test_free_ports_are_different_among_listeners_and_metrics() -> None:
-    """A port that was found and released may be found again. Of this many, some would be."""
+    """The system may offer a released port again. Among so many ports, it would offer some twice."""
     for _ in range(200):
         found = members(16, listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", ottla_metrics_listen="127.0.0.1:0")
         ports = [endpoint.rpartition(":")[2] for member in found for endpoint in member.settings["listeners"].split(",")]

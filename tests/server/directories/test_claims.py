@@ -1,4 +1,4 @@
-"""The cluster that a broker's directories belong to: all of them count, not only the first."""
+"""Which cluster the log directories of a broker belong to: all directories are examined, not only the first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_new_directories_know_no_cluster() -> None:
 
 
 def test_a_directory_with_logs_counts_wherever_it_is() -> None:
-    """Otherwise a broker whose store was lost would start, and take its logs for those of deleted topics."""
+    """Otherwise a broker that has lost its metadata store would start, and treat its logs as logs of deleted topics."""
     disk = MemDisk("/a", "/b", "/c/t-0")
     own(disk, "/b", "/c")
     assert known_cluster(directories_on(disk)) == KnownCluster(cluster_id="one", directory="/b", has_logs=False)

@@ -1,4 +1,5 @@
-"""Several log directories of which one fails: its partitions say so, the others serve, new ones go elsewhere, and it comes back (I44)."""
+"""One of several log directories fails: its partitions answer with an error, the other directories serve and get the new partitions, and
+the failed one can return (I44)."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ PARTITIONS = 4
 
 
 class FailingDisk(OsDisk):
-    """A disk of which one directory can be broken, or one file unreadable."""
+    """A disk on which the test can break one directory, or make one file unreadable."""
 
     __slots__ = ()
     broken = ""
@@ -119,7 +120,7 @@ def fetch_codes(client: WireClient) -> list[int]:
 
 
 def on(server: BrokerServer, name: str, topic: str = "t") -> list[int]:
-    """The partitions whose directory lies in the log directory of that name."""
+    """Returns the partitions in the log directory of that name."""
     found = server.node.partitions.of_topic(topic)
     return sorted(partition.topic_partition.partition for partition in found if f"/{name}/" in partition.log.directory)
 
@@ -153,7 +154,7 @@ def test_i44_one_of_two_directories_fails(server: BrokerServer, loop: asyncio.Ab
 def test_what_was_deleted_stays_deleted_when_a_directory_heals(
     server: BrokerServer, loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
-    """What the logs knew when their directory failed counts, not what was noted when the broker started."""
+    """A reopened log begins with the offsets that it had when its directory failed, not with the checkpoints from the broker's start."""
     index = on(server, "bad")[0]
     for _ in range(3):
         with_client(loop, server, produce)
@@ -177,7 +178,7 @@ def test_what_was_deleted_stays_deleted_when_a_directory_heals(
 def test_a_log_that_found_no_room_is_there_when_there_is_some(
     server: BrokerServer, loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
-    """The directory works all the time; only the new topic's logs could not be made."""
+    """The directory stays online; only the logs of the new topic could not be created."""
     FailingDisk.broken = f"{tmp_path}/bad/new-"
     server.node.create_topics([("new", 2)])
     offline = on(server, "good", "new")
@@ -270,7 +271,8 @@ def test_a_power_failure_loses_nothing_where_acknowledgements_wait_for_the_disk(
 
 
 def test_what_was_not_synced_before_is_not_proved_by_a_setting(tmp_path: Path) -> None:
-    """The process is killed, and its next life waits for the disk: the bytes of the first one are in the memory of the system still."""
+    """A process without flush on ack is killed, and the next one has it. The records of the first process may still be only in the system's
+    memory."""
     claimed(tmp_path, "boot-1").note_boot()
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / "partition.metadata").touch()
@@ -336,7 +338,7 @@ def test_a_damaged_checkpoint_is_logged_and_counts_as_lost(tmp_path: Path, name:
 
 
 def test_i44_the_path_of_an_error_says_which_directory_failed(server: BrokerServer) -> None:
-    """Not the words of its text, which may name others."""
+    """The text of the error does not decide, because it may contain the names of other directories."""
     bad, good = (server.node.partitions.get("t", on(server, name)[0]) for name in ("bad", "good"))
     assert bad is not None and good is not None
     server.node.storage_failed(StorageError(f"{good.log.directory}/x is fine", f"{bad.log.directory}/00000000000000000000.log"))
@@ -346,7 +348,7 @@ def test_i44_the_path_of_an_error_says_which_directory_failed(server: BrokerServ
 def test_the_only_directory_fails_and_every_view_says_so(
     loop: asyncio.AbstractEventLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Metadata, the metric and the command line agree with /readyz, and all are well again afterwards."""
+    """Metadata, the metric and the command line show the same as /readyz, and all show a healthy broker afterwards."""
     monkeypatch.setattr(app, "OsDisk", FailingDisk)
     monkeypatch.setattr(FailingDisk, "broken", "")
     server = BrokerServer(loop, config_for(tmp_path))
@@ -412,7 +414,7 @@ def test_a_stop_that_fails_ends_the_process_too(loop: asyncio.AbstractEventLoop,
 
 
 def test_what_was_staged_is_removed_by_a_start_and_when_a_directory_comes_back() -> None:
-    """Its partitions have had no leader here since, so nothing of it can be attached."""
+    """The partitions in the directory have had no leader on this broker since, so the staged chunks can no longer be attached."""
     disk = MemDisk("/data")
     directory = LogDirectoryState(disk, "/data")
     for begin in (lambda: directory.claim(1, "cluster", SeededRandom(1)), directory.come_online):
@@ -422,7 +424,7 @@ def test_what_was_staged_is_removed_by_a_start_and_when_a_directory_comes_back()
 
 
 def test_a_directory_that_comes_back_empty_after_the_start_stays_offline(tmp_path: Path) -> None:
-    """Its disk could not be read at the start, and is not mounted now: the logs do not begin again in the empty directory."""
+    """The disk of the directory could not be read at the start, and is not mounted now. No empty logs are created in the mount point."""
     paths = [str(tmp_path / name) for name in "ab"]
     note_companions(OsDisk(), {claimed(Path(path), "boot").directory_id: path for path in paths}, are_all=True)
     (tmp_path / "b").rename(tmp_path / "unmounted")

@@ -1,4 +1,5 @@
-"""Replicas move between the directories of a broker that serves: nothing is lost, restarts go on with it, failures leave one good log."""
+"""Replicas move between the log directories of a serving broker: no record is lost, a restarted broker continues the move, and after a
+failure one intact log remains."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ SLOW = "replica.alter.log.dirs.io.max.bytes.per.second=1"
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """`start("a.setting=value")` starts the broker with the directories a and b; it stops the one before."""
+    """`start("a.setting=value")` starts a broker with the directories a and b, and stops the previous broker."""
     monkeypatch.setattr(app, "OsDisk", FailingDisk)
     monkeypatch.setattr(FailingDisk, "broken", "")
     monkeypatch.setattr(FailingDisk, "unreadable", "")
@@ -92,7 +93,7 @@ def move(server: BrokerServer, tmp_path: Path, name: str) -> ErrorCode:
 
 
 def begin_move(server: BrokerServer, tmp_path: Path, target: str) -> FutureLog:
-    """Moves the replica; returns when a part of it is copied."""
+    """Begins to move the replica. Returns when a part of it is copied."""
     move(server, tmp_path, target)
     future = next(server.node.moves.under_way())
     until(server, lambda: future.copy.log_end_offset > 0)
@@ -134,7 +135,7 @@ def test_by_requests_of_a_client(start: Start, tmp_path: Path) -> None:
         return int(answer.results[0].partitions[0].error_code)
 
     def described() -> dict[str, list[tuple[bool, bool]]]:
-        """By directory: whether it is the future one, and whether it lacks something."""
+        """Returns for each directory with the replica: whether it has the copy (`is_future_key`), and whether offsets are missing."""
         answer = with_client(server.loop, server, lambda client: client.ask(DescribeLogDirsRequest(topics=None), 4))
         return {
             Path(found.log_dir).name: [(part.is_future_key, part.offset_lag > 0) for topic in found.topics for part in topic.partitions]
@@ -167,7 +168,7 @@ def test_a_restart_in_the_middle_goes_on(start: Start, tmp_path: Path) -> None:
 
 
 def test_the_throttle_holds(start: Start, tmp_path: Path) -> None:
-    """A bucket of a byte a second is overdrawn by one batch, and is not full again during this test."""
+    """The rate is one byte a second. One batch overdraws the token bucket, and it does not fill again during this test."""
     server = start(SLOW)
     fill(server, 20, 10_000)
     future = begin_move(server, tmp_path, other_of(server))
@@ -177,7 +178,7 @@ def test_the_throttle_holds(start: Start, tmp_path: Path) -> None:
 
 
 class HeldThreads:
-    """Threads that keep what they are to do until the test says so."""
+    """Threads that do not run their work until the test lets them."""
 
     def __init__(self) -> None:
         self.held: list[tuple[Callable[[], Any], Callable[[Any], object]]] = []
@@ -190,7 +191,7 @@ class HeldThreads:
 def test_so_many_replicas_move_at_a_time(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assignment: str, at_a_time: int
 ) -> None:
-    """As many as there are directories, or as the setting says."""
+    """At most as many replicas are copied at a time as there are directories, or as the setting says."""
     server = start(*([assignment] if assignment else []))
     server.node.create_topics([("several", 4)])
     partitions = [found for number in range(4) if (found := server.node.partitions.get("several", number)) is not None]

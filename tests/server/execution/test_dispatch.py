@@ -42,10 +42,10 @@ def test_an_extension_is_unknown_to_a_connection_that_has_not_asked() -> None:
 
 
 class Clients:
-    """Connections, and requests of a kind that takes a time of its own, on a clock that only these requests move on."""
+    """Connections that send requests of several kinds. Each kind takes a fixed time on a clock that only these requests advance."""
 
     def __init__(self, *cost_ns: int) -> None:
-        """The keys are 0 and on, in the order of their costs."""
+        """The API keys are 0, 1 and so on, in the order of `cost_ns`."""
         self.now_ns = 0
         self.timers = ManualTimers()
         clock: Any = SimpleNamespace(nanoseconds=lambda: self.now_ns, monotonic_ms=lambda: self.now_ns // 1_000_000)
@@ -71,8 +71,8 @@ class Clients:
         )  # fmt: skip
 
     def send(self, connection: Any, kind: int = 0, count: int = 1, size: int = 0) -> None:
-        """Executes what one read has brought, as a connection does: what looks as dear waits in a crowded turn of the loop. `size`: what
-        the frames are said to have."""
+        """Executes the requests of one read, as a connection does: in a crowded iteration of the loop a request that is likely to be costly
+        waits. `size` is the claimed size of the frames."""
         frame = self._frames[kind]
 
         def execute() -> None:
@@ -88,7 +88,8 @@ class Clients:
 
 
 def test_a_connection_has_one_change_of_metadata_under_way_at_a_time() -> None:
-    """A client that sent a thousand was ahead of all others with all of them, while a slow disk took each."""
+    """Formerly a client could have a thousand changes executed before the change of any other client, although a slow disk had to write
+    each."""
     world, pendings = ThrottlingWorld(), [Pending() for _ in range(3)]
     change, heartbeat = AlterClientQuotasRequest(entries=[], validate_only=False), HeartbeatRequest(group_id="g", member_id="m")
     key, done = change.API_KEY, AlterClientQuotasResponse(entries=[])
@@ -117,7 +118,7 @@ def test_a_change_that_waits_behind_another_is_not_begun_while_the_broker_stops(
 
 
 def test_metadata_that_creates_topics_is_a_change_and_other_metadata_is_none() -> None:
-    """A client had as many creations under way as it had requests in flight."""
+    """Formerly a client could have as many topics created at the same time as it had requests in flight."""
     world, waiting, creating = ThrottlingWorld(), Pending(), Pending(is_change=True)
     ask = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
     world.answers = [waiting, creating, MetadataResponse()]
@@ -132,7 +133,7 @@ def test_metadata_that_creates_topics_is_a_change_and_other_metadata_is_none() -
 
 @pytest.mark.parametrize("answer", [KeyError("a mistake of ours"), object()], ids=["no answer", "one that cannot be encoded"])
 def test_a_request_that_fails_while_it_waits_closes_its_connection(answer: object, caplog: pytest.LogCaptureFixture) -> None:
-    """The exception went to what had ended the wait, and the connection stayed as it was: it answered nothing further."""
+    """Formerly the exception reached the code that had ended the wait. The request's connection stayed open and answered nothing more."""
     world, pending = ThrottlingWorld(), Pending()
     world.dispatcher.limit(None)
     world.answers = [pending]
@@ -148,7 +149,7 @@ def test_a_request_that_fails_while_it_waits_closes_its_connection(answer: objec
 
 
 def test_a_request_that_has_failed_already_closes_its_connection_with_its_own_error(caplog: pytest.LogCaptureFixture) -> None:
-    """The dispatcher encoded the exception as if it were a response."""
+    """Formerly the dispatcher encoded the exception as if it were a response."""
     world, pending, failure = ThrottlingWorld(), Pending(), KeyError("a mistake of ours")
     pending.fail(failure)
     world.dispatcher.limit(None)
@@ -160,7 +161,7 @@ def test_a_request_that_has_failed_already_closes_its_connection_with_its_own_er
 
 @pytest.mark.parametrize("is_later", [False, True], ids=["a step", "what it waits for"])
 def test_a_large_forwarded_request_that_fails_ends_without_an_answer(is_later: bool) -> None:
-    """The broker that had forwarded it waited until the client's time was over."""
+    """Formerly the broker that had forwarded the request waited until the client's timeout."""
     world, ended, pending, failure = ThrottlingWorld(), list[object](), Pending(), KeyError("a mistake of ours")
     body = CreateTopicsRequest(topics=[CreatableTopic(name="t" * 200) for _ in range(SHARED_BYTES // 200)])
     key, version = body.API_KEY, body.VERSIONS[1]
@@ -180,12 +181,13 @@ def test_a_large_forwarded_request_that_fails_ends_without_an_answer(is_later: b
 
 
 def test_many_connections_of_cheap_requests_share_one_turn_of_the_loop() -> None:
-    """Each had ten milliseconds, whatever the others had taken, so fifty that sent a hundred requests each held up everybody."""
+    """Formerly each connection had a time slice of ten milliseconds, whatever the others had used. Fifty connections with a hundred
+    requests each delayed all clients."""
     cost_ns = 20_000
     clients = Clients(cost_ns)
 
     def turn(connections: int) -> int:
-        """How long all of them take, of which each has sent a hundred requests."""
+        """Returns the time that the connections take in one iteration of the loop, after each has sent a hundred requests."""
         began_ns = clients.now_ns
         for _ in range(connections):
             clients.send(clients.connection(), count=100)
@@ -199,7 +201,8 @@ def test_many_connections_of_cheap_requests_share_one_turn_of_the_loop() -> None
 
 @pytest.mark.parametrize("is_first", [False, True])
 def test_one_request_of_each_of_many_connections_does_not_fill_a_turn_of_the_loop(is_first: bool) -> None:
-    """Each was too cheap to be noticed, and three hundred of them ran one after the other before anybody else."""
+    """Formerly each request was too cheap to be measured as costly, and three hundred of them ran before the request of any other
+    client."""
     clients = Clients(200_000, 20_000)
     many, honest = [clients.connection() for _ in range(300)], clients.connection()
     waits = []
@@ -220,7 +223,7 @@ def test_one_request_of_each_of_many_connections_does_not_fill_a_turn_of_the_loo
 
 @pytest.mark.parametrize(("warm", "size"), [(40, 0), (0, LARGE_BYTES + 1)], ids=["a dear kind", "large requests"])
 def test_a_connection_whose_cost_is_unknown_waits_behind_cheaper_ones(warm: int, size: int) -> None:
-    """Fresh connections counted as cheap, so one that had cost a little waited behind hundreds of them."""
+    """Formerly new connections were treated as cheap, so a connection with a small measured cost waited behind hundreds of them."""
     clients = Clients(HEAVY_NS, 2 * COSTLY_NS)
     known = clients.connection()
     for _ in range(40):
@@ -247,7 +250,8 @@ def test_a_connection_whose_cost_is_unknown_waits_behind_cheaper_ones(warm: int,
 
 @pytest.mark.parametrize("has_tags", [False, True])
 def test_client_ids_that_change_within_a_connection(has_tags: bool) -> None:
-    """Each request has its own, though the last one is where the next is looked for; the longest may be longer than all of the next."""
+    """Each request has its own client id, although the header reader expects the length of the last one. The last id may be longer than the
+    whole next request."""
     timers = ManualTimers()
     broker: Any = SimpleNamespace(clock=timers.clock, timers=timers)
     dispatcher = Dispatcher(broker, Waiters(timers.clock, timers))

@@ -1,4 +1,4 @@
-"""Large messages are freed a bounded number of objects at a time, and lists that others have kept stay whole."""
+"""Large messages are freed a bounded number of objects at a time, and lists that a handler has kept are not emptied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ counts = {"alive": 0}
 
 
 class Counted(OffsetFetchRequestTopics):
-    """A topic that `counted` has made, while it exists."""
+    """A topic that is counted while it exists."""
 
     def __del__(self) -> None:
         counts["alive"] -= 1
@@ -64,7 +64,7 @@ def test_a_list_that_a_handler_has_kept_stays_whole() -> None:
 
 
 def test_long_lists_at_the_third_level() -> None:
-    """A marker of few topics, one of which names many partitions."""
+    """A marker has few topics, and one of the topics has many partitions."""
     topics = [WritableTxnMarkerTopic(name="t", partition_indexes=list(range(9000))), WritableTxnMarkerTopic(name="u")]
     body = WriteTxnMarkersRequest(markers=[WritableTxnMarker(topics=topics)])
     del topics

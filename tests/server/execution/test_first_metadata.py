@@ -1,4 +1,4 @@
-"""What is asked of a broker of a cluster about topics before it knows any: it waits, for a while."""
+"""Metadata requests to a broker of a cluster that has not received the metadata yet are delayed, but not forever."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_after_a_while_the_answer_is_what_is_known() -> None:
 
 
 def test_a_handler_that_fails_later_ends_its_request_and_no_other() -> None:
-    """Its connection was not closed, and the requests behind it waited for their deadlines."""
+    """Formerly the connection of the failed request was not closed, and the requests behind it waited until their deadlines."""
     timers, failure = ManualTimers(), WireError("no such request")
     first = FirstMetadata(timers)
 

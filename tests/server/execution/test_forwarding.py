@@ -40,7 +40,7 @@ def create(*names: str, timeout_ms: int = 60_000) -> CreateTopicsRequest:
 
 
 class RecordingAuthorizer(RuleAuthorizer):
-    """Allows all but what `denied` says, and records who asked."""
+    """Allows all operations except `denied`, and records the requesters."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, bool]] = []
@@ -114,7 +114,7 @@ def test_the_controller_authorises_the_client_and_not_the_broker() -> None:
 
 @pytest.mark.parametrize("has_it", [True, False])
 def test_a_request_waits_for_the_next_controller(has_it: bool) -> None:
-    """The controller dies before it gets the request, or with it in hand."""
+    """The controller dies before it has received the request, or while it executes it (`has_it`)."""
     nodes = Nodes(3)
     nodes.network.is_kind = True
     if not has_it:
@@ -140,7 +140,8 @@ def test_without_a_controller_the_request_ends_with_its_time() -> None:
 @pytest.mark.parametrize("asked", [1, OTHER])
 @pytest.mark.parametrize("timeout_ms", [400, 0, -1])
 def test_a_broker_that_does_not_answer_holds_up_a_request_for_its_own_time_only(asked: int, timeout_ms: int) -> None:
-    """Topics are created, grow and go within the time that the client gives, on whichever broker; 0 waits for nothing but the write."""
+    """Topics are created, extended and deleted within the client's timeout, whichever broker is asked. With a timeout of 0 only the write
+    is awaited."""
     nodes = Nodes(3)
     nodes.network.is_kind = True
     nodes.nodes[3].dispatcher.execute = lambda connection, frame: False  # type: ignore[method-assign]
@@ -155,7 +156,7 @@ def test_a_broker_that_does_not_answer_holds_up_a_request_for_its_own_time_only(
 
 
 def test_a_handler_that_fails_in_place_of_the_controller_ends_its_request() -> None:
-    """The exception reached the event loop, and the client waited for its own timeout."""
+    """Formerly the exception reached the event loop, and the client waited until its own timeout."""
     nodes, failure = Nodes(2), WireError("no such request")
     node = nodes.nodes[OTHER]
     assert node.links is not None

@@ -1,4 +1,5 @@
-"""The recording of frames: what it has of real clients, what it never has, its bounds and its end."""
+"""The recording of frames: frames of real clients are recorded, secrets never are, the memory is bounded, and the recording ends by
+itself."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ from tests.fakes.timers import ManualTimers
 
 SECRET_FIELDS = re.compile("password|hmac|auth|secret|token|salt|private")
 NO_SECRET = {("StageRecords", "batch_token"), ("AttachRecords", "batch_token")}
-"""Names of pieces that anyone may choose."""
+"""Fields that match the pattern but are no secrets: a batch token is valid only for the principal that uses it."""
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_an_answer_has_whole_pairs_up_to_its_limit(watcher: Cluster) -> None:
 
 
 def test_secrets_are_never_recorded() -> None:
-    """A login, a password, a delegation token and a secret setting pass while everything is recorded."""
+    """A login, a password, a delegation token and a secret setting are sent while all requests are recorded."""
     settings = {"delegation.token.secret.key": "a-key-for-tokens", "authorizer.class.name": "acl", "super.users": "User:admin"}
     with Broker(users={"admin": "admin-secret", "guest": "guest-secret"}, settings=settings, topics=["watched:1"]) as broker:
 
@@ -167,7 +168,7 @@ def test_every_api_with_a_secret_in_its_messages_is_secret() -> None:
 
 
 class World:
-    """A watch over a dispatcher that answers nothing by itself."""
+    """A frame watch over a dispatcher that answers only when the test says so."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -274,7 +275,7 @@ def test_the_memory_is_bounded() -> None:
 
 
 class SliceOfBytes(Slice):
-    """A slice of a file that has its bytes in memory, or has lost them."""
+    """A slice of a file with its bytes in memory, or without them (the file is damaged)."""
 
     def __init__(self, data: bytes, *, is_lost: bool = False) -> None:
         self.data, self.is_lost = data, is_lost

@@ -1,4 +1,5 @@
-"""Long requests: answered as short ones are, in order within their connection, in turns with others, and bounded."""
+"""Long requests are answered like short ones, in order within their connection. They alternate with other requests, and their memory is
+bounded."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def server(make_server: MakeServer) -> BrokerServer:
 
 @pytest.fixture
 def ask(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> Ask:
-    """`ask((request, version), ...)` sends all on one connection and returns the answers in the order in which they come."""
+    """`ask((request, version), ...)` sends the requests on one connection, and returns the answers in the order of their arrival."""
 
     async def talk(requests: tuple[tuple[Request, int], ...]) -> list[Any]:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.node.endpoints[0].port)
@@ -101,7 +102,7 @@ def test_a_long_request_is_answered_as_the_short_ones_that_it_is_made_of(ask: As
 
 
 def test_requests_behind_a_long_one_are_executed_after_it(ask: Ask) -> None:
-    """A produce that is cut into pieces, then a deletion of what it has written."""
+    """A Produce is cut into pieces, and a DeleteRecords behind it deletes its records."""
     ask((metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t")], allow_auto_topic_creation=True), 9))
     data = [produce.PartitionProduceData(index=0, records=batch(1)) for _ in range(1200)]
     written = produce.ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[produce.TopicProduceData(name="t", partition_data=data)])
@@ -238,7 +239,7 @@ def test_rules_are_deleted_in_steps_as_at_once(ask: Ask, monkeypatch: pytest.Mon
 
 
 def test_many_rules_of_one_resource_rewrite_its_list_a_few_times(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each piece of 50 did: 5,000 hosts of one resource were 100 writes of up to 56 ms each, half a million rules in all."""
+    """Formerly each piece of 50 rules rewrote the list: 5,000 rules for one resource caused 100 writes of up to 56 ms each."""
     encoded = count_encoded(monkeypatch)
     creations = [rule("orders", f"User:u{number}") for number in range(2000)]
     creations[7].resource_name = ""
@@ -259,7 +260,7 @@ def test_the_answer_has_a_maximum_and_says_so(ask: Ask) -> None:
 
 
 def test_others_are_served_while_a_long_request_goes_on(loop: asyncio.AbstractEventLoop, server: BrokerServer, ask: Ask) -> None:
-    """A request of seconds, and a bystander whose answers come in between."""
+    """A request takes seconds, and another client is answered meanwhile."""
     request, version = topics(60_000)
     long_frame = write_request(3, version, 1, "long", encoder(type(request), version)(request))
     short_frame = write_request(18, 0, 1, "short", b"")
@@ -285,7 +286,7 @@ def test_others_are_served_while_a_long_request_goes_on(loop: asyncio.AbstractEv
 def test_a_client_that_goes_away_leaves_nothing(
     loop: asyncio.AbstractEventLoop, server: BrokerServer, ask: Ask, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """More large requests than are decoded at a time, all of whose clients go: the next one is served."""
+    """There are more large requests than are decoded at a time, and all of their clients disconnect. The next large request is served."""
     request, version = topics(50_000)
     frame = write_request(3, version, 1, "gone", encoder(type(request), version)(request))
 
@@ -343,7 +344,7 @@ def test_a_request_whose_client_goes_before_its_first_step_does_nothing(server: 
 def test_a_client_that_goes_while_its_request_is_decoded_has_nothing_executed(
     loop: asyncio.AbstractEventLoop, server: BrokerServer, ask: Ask
 ) -> None:
-    """The buffer of its frame may be another connection's by then."""
+    """After the disconnect, another connection may already use the buffer of the request's frame."""
     ask(topics(1))
     dispatcher = server.node.dispatcher
     route = dispatcher.routes[3 << 16 | 9]
@@ -374,7 +375,8 @@ def test_a_client_that_goes_while_its_request_is_decoded_has_nothing_executed(
 def test_requests_that_wait_for_others_hold_up_no_long_one(
     loop: asyncio.AbstractEventLoop, server: BrokerServer, ask: Ask
 ) -> None:
-    """As many as are executed at a time, all of which wait for a coordinator that never answers; then one of another client."""
+    """As many long requests as may run at a time wait for a coordinator that never answers. The long request of another client runs
+    nevertheless."""
     ask(describe("0"))
     dispatcher = server.node.dispatcher
     route = dispatcher.routes[32 << 16 | 4]

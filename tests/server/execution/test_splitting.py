@@ -1,4 +1,5 @@
-"""Requests cut into pieces: the pieces ask for the same, what is named twice is asked once, and answers join again."""
+"""Requests are cut into pieces: together the pieces equal the request, a repeated name is requested once, and the answers are joined
+again."""
 
 from __future__ import annotations
 
@@ -129,14 +130,14 @@ def test_a_refusal_names_every_element() -> None:
 
 
 def test_the_names_in_many_elements_are_brought_together_in_steps() -> None:
-    """Elements of one name each: the steps were those of the outer array alone, and its whole inside was one."""
+    """Formerly only the outer array was handled in steps, and all elements inside one of its elements in a single step."""
     groups = 20 * ELEMENTS_PER_STEP
     body = fetch_request([(f"g{number}", [("t", [1])]) for number in range(groups)])
     assert len(list(gather(body, items(OFFSET_FETCH, 8)))) >= 2 * groups // ELEMENTS_PER_STEP
 
 
 def test_short_lists_in_short_lists_are_brought_together_in_steps() -> None:
-    """A hundred groups of two hundred topics of twenty partitions were one step: none of the lists is long."""
+    """Formerly a hundred groups of two hundred topics of twenty partitions were handled in one step, because none of the lists is long."""
     topics = [offset_fetch.OffsetFetchRequestTopics(name=f"t{number}", partition_indexes=list(range(20))) for number in range(50)]
     groups = [offset_fetch.OffsetFetchRequestGroup(group_id=f"g{number}", topics=topics) for number in range(20)]
     body = offset_fetch.OffsetFetchRequest(groups=groups)

@@ -1,4 +1,4 @@
-"""Answers that are put together from those of pieces; whole ones are compared in `tests/server/test_long_requests.py`."""
+"""Answers that are joined from the answers of pieces. Answers of whole requests are compared in `tests/server/test_long_requests.py`."""
 
 from __future__ import annotations
 

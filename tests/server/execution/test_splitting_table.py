@@ -1,4 +1,5 @@
-"""The table of items: it names fields that there are, and every array of a request is in it or known to be answered as a whole."""
+"""The table of split arrays: the named fields exist, and every array of a request is in the table or in the list of arrays that are not
+split."""
 
 from __future__ import annotations
 
@@ -10,21 +11,21 @@ from ottla.wire.framing import load
 from ottla.wire.schema import Field, Struct
 
 WHOLE = {
-    # Sessions, waiting and byte limits are those of a request as a whole.
+    # Not split, because sessions, waits and byte limits apply to the whole request.
     "Fetch", "ShareFetch", "ShareAcknowledge",
-    # What one member, transaction or set of topics asks for is decided at once.
+    # Not split, because the request of one member, transaction or set of topics is decided in one step.
     "JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "CreateTopics",
     "UpdateFeatures",
-    # Filters, and answers that are grouped in another way than the request.
+    # Not split: filters, and APIs with answers that are grouped differently from the request.
     "ListGroups", "ListTransactions", "ListConfigResources", "DescribeClientQuotas", "DescribeLogDirs", "AlterReplicaLogDirs",
     "DescribeTopicPartitions",
-    # Bounded in number; two arrays whose changes of one user are one.
+    # Not split: the number of elements is limited, and the changes of one user in two arrays belong together.
     "AlterUserScramCredentials",
-    # One token with its renewers; a filter.
+    # Not split: one token with its renewers, and a filter.
     "CreateDelegationToken", "DescribeDelegationToken",
-    # Refused as a whole.
+    # Not split, because the whole request is refused.
     "AddRaftVoter",
-    # Only from brokers.
+    # Not split, because only brokers send them.
     "LeaderAndIsr", "StopReplica", "UpdateMetadata", "AlterPartition",
 }  # fmt: skip
 
@@ -55,7 +56,7 @@ def test_the_fields_exist(key: int) -> None:
 
 
 def test_every_array_is_cut_or_known_to_be_whole() -> None:
-    """An API that is new must be put on one of the two sides."""
+    """The arrays of a new API must be added to the table or to the list."""
     for api in TABLE.values():
         request = load(api.key)[0]
         has_array = any(field.kind == "array" and field.is_in(api.max_version) for field in request.__fields__)

@@ -1,4 +1,5 @@
-"""Waiters: one wake for many moves, after the answers of the connection that moved something; what follows a wake runs once, after all."""
+"""Waiters: several changes cause one wake, after the connection that caused them has sent its answers. Functions for the end of a round of
+wakes run once."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def test_what_follows_a_wake_comes_once_and_last() -> None:
 
 
 def test_a_watch_that_is_over_keeps_nothing_of_its_request() -> None:
-    """The request refers to its watch: 280,000 objects of waiting fetches whose clients had gone were left to the garbage collector."""
+    """A request and its watch refer to each other. Formerly 280,000 objects of fetches whose clients had disconnected waited for the
+    garbage collector."""
 
     class Request:
         watch: Watch
@@ -125,7 +127,7 @@ def test_a_failed_follower_of_a_wake_leaves_the_others_to_the_next_turn() -> Non
 
 
 class Notifier:
-    """Something that readers wait for."""
+    """A notifier of a partition that readers wait for."""
 
     def add_watcher(self, function: Callable[[], None]) -> None: ...
 
@@ -133,7 +135,7 @@ class Notifier:
 
 
 def test_thousands_of_readers_are_woken_in_rounds_and_acknowledgements_before_them() -> None:
-    """50,000 waiting fetches of one partition held the loop for a second at each produce."""
+    """Formerly each Produce to a partition with 50,000 waiting fetches blocked the loop for a second."""
     clock = ManualClock()
     timers = ManualTimers(clock)
     waiters, called = Waiters(clock, timers), []
@@ -160,7 +162,8 @@ def test_thousands_of_readers_are_woken_in_rounds_and_acknowledgements_before_th
 
 
 def test_a_request_behind_those_that_a_stop_answers_does_not_wait() -> None:
-    """With 1,100 pipelined fetches a clean stop took all of `ottla.shutdown.timeout.ms`: an answer made room for one more that waited."""
+    """Formerly a clean stop with 1,100 pipelined fetches took all of `ottla.shutdown.timeout.ms`, because after each answer the next fetch
+    was executed and waited."""
     clock = ManualClock()
     timers = ManualTimers(clock)
     waiters, answered = Waiters(clock, timers), list[int]()

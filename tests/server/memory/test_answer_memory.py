@@ -1,4 +1,5 @@
-"""What connections hold counts for each, for its address and for all together, and who is dropped when that is too much (I46)."""
+"""The memory of unsent answers and waiting requests is limited for each connection and for all together. At the limit, connections of the
+address with the most memory are closed first (I46)."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Peer:
         self.account.close()
 
     def wait_for(self, size: int) -> None:
-        """Answers wait for this peer."""
+        """Adds answers that this peer has not taken yet."""
         self.unsent = size
         self.account.note_unsent()
 
@@ -54,7 +55,7 @@ def test_i46_waiting_requests_count_together(memory: AnswerMemory) -> None:
 
 
 def test_i46_an_address_is_relieved_before_others(memory: AnswerMemory) -> None:
-    """A crowd that holds little each, and a single client of another address that holds more than any of them."""
+    """Many connections of one address use little memory each. A client of another address uses more than any one of them."""
     crowd = [Peer(memory, "10.0.0.2") for _ in range(20)]
     single = Peer(memory)
     single.account.park(20_000)
@@ -101,7 +102,8 @@ def test_what_a_closed_connection_gives_back_counts_once(memory: AnswerMemory) -
 
 
 def test_i46_slices_of_files_behind_a_waiting_request_do_not_count(memory: AnswerMemory) -> None:
-    """Answers to pipelined fetches counted with the length of their slices: connections were closed for memory that was not in use."""
+    """Formerly slices in answers to pipelined fetches were charged with their length, so connections were closed although little memory was
+    in use."""
     limits = ConnectionLimits(frame_bytes_max=1000, in_flight_max=10, queued_bytes_max=1_000_000, memory=memory)
     channel = FakeChannel()
     answers = AnswerQueue(channel, limits, "10.0.0.1")

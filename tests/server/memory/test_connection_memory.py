@@ -1,4 +1,5 @@
-"""What connections hold counts, and at the bound those that are slow or take nothing go first (I46)."""
+"""The memory that connections use for unfinished requests and unsent answers is limited. At the limit, slow connections and connections
+that read no answers are dropped first (I46)."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def test_buffers_of_ordinary_large_frames_are_used_again() -> None:
 
 
 def test_hundreds_of_frames_that_begin_at_once_do_not_get_a_pooled_buffer_each() -> None:
-    """600 connections that sent 17 kB of a frame had 60 of them made in one turn of the loop: 56 ms."""
+    """Formerly, for 600 connections with 17 kB of a frame each, 60 pooled buffers of 1 MiB were allocated in one iteration of the loop,
+    which took 56 ms."""
     buffers = ReceiveBuffers()
     frames = [LargeFrame(buffers, 1 << 20, memoryview(b"x" * 17_000), FakeChannel(), is_served=False) for _ in range(600)]
     assert sum(len(frame.buffer) == POOLED_BYTES for frame in frames) <= POOLED_BUFFERS_MAX + 1
@@ -110,7 +112,8 @@ def test_i46_the_slowest_frames_are_dropped_not_those_that_wait() -> None:
 
 
 def test_i46_the_second_piece_of_many_frames_stays_within_the_bound() -> None:
-    """A frame that begins while memory is short has no free space in its buffer, and its next read made the buffer four times as large."""
+    """A frame that begins while memory is short gets a buffer without free space. Formerly the next read made such a buffer four times as
+    large."""
     buffers, worlds = shares(8 << 20, 400)
     peak = 0
     for piece in (frame(bytes(1_000_000))[: 64 << 10], bytes(40_000)):
@@ -126,7 +129,7 @@ def test_i46_the_second_piece_of_many_frames_stays_within_the_bound() -> None:
 
 
 def test_i46_a_full_memory_closes_few_connections_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other clients waited for up to 1.1 s while thousands were closed in one iteration of the loop."""
+    """Formerly other clients waited for up to 1.1 s while thousands of connections were closed in one iteration of the loop."""
     closed: list[FakeChannel] = []
     close = FakeChannel.close
     monkeypatch.setattr(FakeChannel, "close", lambda channel: (closed.append(channel), close(channel)))
@@ -159,7 +162,8 @@ def test_i46_pieces_of_small_frames_starve_no_large_one() -> None:
 
 
 def test_i46_a_slow_line_is_not_dropped_for_those_who_only_drip() -> None:
-    """What they sent at first was more in each tick than a slow line takes."""
+    """The other connections send much at first and then one byte in each tick. On average they have sent more bytes per tick than the slow
+    line."""
     buffers, worlds = shares(1 << 20, 23)
     *dripping, honest = worlds
     buffers.unfinished.inboxes = lambda: [world.connection.inbox for world in worlds]
@@ -177,7 +181,8 @@ def test_i46_a_slow_line_is_not_dropped_for_those_who_only_drip() -> None:
 
 
 def renewed_crowd(buffers: ReceiveBuffers, size: int, piece: int) -> Generator[list[World]]:
-    """Connections that each send a piece of a frame of `size` bytes; they close and come anew more often than it ticks."""
+    """Yields connections that each send a piece of a frame of `size` bytes. They close, and new connections replace them, more often than
+    `relieve` is called."""
     limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30)
     while True:
         worlds = [World(limits, buffers) for _ in range(300)]
@@ -191,7 +196,8 @@ def renewed_crowd(buffers: ReceiveBuffers, size: int, piece: int) -> Generator[l
 
 @pytest.mark.parametrize(("size", "piece"), [(1 << 20, 500_000), (1 << 20, 70_000), (65_000, 60_000)])
 def test_i46_a_crowd_that_comes_anew_does_not_drop_a_slow_line(size: int, piece: int) -> None:
-    """None of it is ever old enough to be judged by its pace. The slow line was dropped, or had its frame refused, 56 times of 60."""
+    """No connection of the crowd lives long enough to be judged by its pace. Formerly the slow line was dropped, or its frame was refused,
+    in 56 of 60 runs."""
     buffers = ReceiveBuffers(32 << 20)
     limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30)
     honest, crowd = World(limits, buffers), renewed_crowd(buffers, size, piece)
@@ -215,7 +221,7 @@ def test_i46_a_crowd_that_comes_anew_does_not_drop_a_slow_line(size: int, piece:
 
 
 def test_i46_many_senders_at_once_all_come_through() -> None:
-    """All of them held a part of the memory, and waited for each other until one was dropped."""
+    """Formerly each of the senders got a part of the memory, and all waited for each other until one was dropped."""
     buffers, worlds = shares(16 << 20, 60)
     feed_all([(world, frame(b"z" * (1 << 20))) for world in worlds])
     assert [len(world.executor.frames) for world in worlds] == [1] * 60
@@ -241,7 +247,7 @@ def test_i46_what_comes_whole_soon_is_not_dropped_as_the_slowest() -> None:
 
 @pytest.mark.parametrize(("size", "piece"), [(60_000, 30_000), (3 << 20, 70_000)], ids=["small", "large"])
 def test_i46_a_request_of_a_throttled_connection_is_not_the_slowest(size: int, piece: int) -> None:
-    """The broker does not read from the connection, so its pace says nothing about the peer."""
+    """The broker does not read from a throttled connection, so the pace of its request does not depend on the peer."""
     buffers, (throttled, slow, newcomer) = shares(1 << 20, 3)
     buffers.unfinished.inboxes = lambda: [world.connection.inbox for world in (throttled, slow, newcomer)]
     throttled.feed(frame(bytes(size))[:piece])
@@ -257,7 +263,7 @@ def test_i46_a_request_of_a_throttled_connection_is_not_the_slowest(size: int, p
 
 
 def test_i46_a_frame_of_a_finishing_connection_is_not_the_slowest() -> None:
-    """Its peer still takes answers, and the broker reads no further bytes."""
+    """The broker reads no more bytes from a finishing connection, so the pace of its frame does not depend on the peer."""
     buffers, (finishing, slow, newcomer) = shares(1 << 20, 3)
     finishing.feed(frame(bytes(3 << 20))[:300_000])
     slow.feed(frame(bytes(3 << 20))[:300_000])
@@ -280,7 +286,8 @@ def test_i46_where_memory_is_full_the_address_that_holds_the_most_goes_first() -
 
 
 def test_i46_a_frame_that_has_gone_leaves_no_buffer() -> None:
-    """Notes of its pace kept each for a second: a crowd that connects anew took three times the memory that was lent."""
+    """`UnfinishedRequests` keeps a closed frame for some ticks, to measure paces. Formerly it also kept the frame's buffer, so reconnecting
+    clients used three times the accounted memory."""
     buffers, (world, _) = shares(1 << 20, 2)
     world.feed(frame(bytes(900_000))[:400_000])
     buffers.relieve()
@@ -290,7 +297,8 @@ def test_i46_a_frame_that_has_gone_leaves_no_buffer() -> None:
 
 
 def test_i46_places_of_frames_that_have_gone_are_forgotten() -> None:
-    """They stand behind the one that goes on first, which has to wait itself."""
+    """Entries of closed frames are in the heap behind the first waiting frame. It has to wait too, so nothing removes the entries behind
+    it."""
     buffers, (holder, first) = shares(140_000, 2)
     holder.feed(frame(bytes(60_000))[:40_000])
     feed_all([(first, frame(bytes(2 << 20)))])
@@ -304,7 +312,7 @@ def test_i46_places_of_frames_that_have_gone_are_forgotten() -> None:
 
 
 def test_i46_where_memory_is_full_a_large_request_goes_before_a_small_one_that_has_waited_longer() -> None:
-    """A slow line moves seldom, but it takes little memory."""
+    """The frame of a slow line receives bytes seldom, but it uses little memory."""
     buffers, (small, large, newcomer) = shares(290_000, 3)
     buffers.unfinished.inboxes = lambda: [world.connection.inbox for world in (small, large, newcomer)]
     small.feed(frame(bytes(60_000))[:10_000])
@@ -420,7 +428,7 @@ def test_i46_requests_that_wait_count_together() -> None:
 
 
 def test_a_request_that_finds_no_other_to_drop_is_refused_and_logs_no_dropped_ones(caplog: pytest.LogCaptureFixture) -> None:
-    """All memory is in use by requests that are being executed. A line said that 0 connections were closed."""
+    """All memory is in use by requests that are being executed. Formerly a log line then said that 0 connections were closed."""
     buffers, (world,) = shares(1 << 20, 1)
     buffers.lend(2 << 20)
     world.feed(frame(bytes(900_000))[:60_000])

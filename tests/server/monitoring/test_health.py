@@ -1,4 +1,4 @@
-"""The health checks: a broker is ready when no check fails, and has started once that was so."""
+"""The health checks: a broker is ready while no check fails, and has started when it has been ready once."""
 
 from __future__ import annotations
 

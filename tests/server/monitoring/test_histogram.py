@@ -40,7 +40,7 @@ def test_what_is_older_than_the_window_is_left_out() -> None:
     histogram.add(1_000_000)
     assert sum(recent.of(60.0, {"a": histogram.buckets})["a"]) == 2
     histogram.add(1_000_000)
-    # The reading at 0 is now older than the window: its counts do not count any more.
+    # The reading at 0 is now older than the window, so its counts are subtracted.
     later = recent.of(WINDOW_SECONDS + 1, {"a": histogram.buckets})["a"]
     assert sum(later) == 2
     assert later[(1000).bit_length()] == 0

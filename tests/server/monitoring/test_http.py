@@ -1,4 +1,4 @@
-"""The HTTP port of a broker in this process, spoken to over real sockets, politely and otherwise."""
+"""The HTTP port of a broker in this process, with correct and incorrect requests over real sockets."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_the_host_and_lengths_of_a_request(port: HttpPort, loop: asyncio.Abstrac
 def test_a_crowd_of_scrapes_shares_a_page(
     port: HttpPort, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each connection had a page of its own: sixty-four of some megabytes, for clients that never read."""
+    """Formerly each connection had its own page: sixty-four pages of some megabytes for clients that never read."""
     made: list[bytes] = []
 
     def finish(_page: object) -> bytes:
@@ -350,7 +350,7 @@ def test_the_url_is_what_a_user_would_type(server: BrokerServer, listen: str, ur
 def test_a_peer_that_is_gone_behind_its_answer_is_no_error(
     port: HttpPort, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """uvloop raises where the end is written to a connection that has been reset."""
+    """uvloop raises an error when the end of the stream is written to a connection that was reset."""
 
     class Gone:
         def can_write_eof(self) -> bool:

@@ -1,4 +1,4 @@
-"""The HTTP port with a token, with TLS, by other names: asked over real sockets; and what makes it refuse to open."""
+"""The HTTP port with a token, with TLS and under other host names, over real sockets; and the settings with which it refuses to open."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from ottla.server.monitoring.http_listener import streams
 
 
 def test_a_peer_that_resets_has_gone_like_one_that_closes(loop: asyncio.AbstractEventLoop) -> None:
-    """Its error was kept with the connection, and logged with a traceback when both were freed."""
+    """Formerly the error of a reset connection was kept, and logged with a traceback when the connection was freed."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         peer = socket.create_connection(listening.getsockname())
         accepted, _ = listening.accept()

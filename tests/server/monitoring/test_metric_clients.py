@@ -1,4 +1,4 @@
-"""What clients have pushed, as Prometheus reads it."""
+"""Metrics that clients have pushed, in the form in which Prometheus reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.telemetry.test_clients import World
 
 
 class Scrape:
-    """One client more for each `push`, and a scrape of all."""
+    """Each `push` adds a client with metrics. A scrape shows all of them."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -66,7 +66,7 @@ def test_series_and_their_labels() -> None:
 
 
 def test_clients_that_disagree() -> None:
-    """All lines of a metric are together."""
+    """All lines of a metric are adjacent, although the clients disagree about its kind."""
     scrape = Scrape()
     scrape.push(Point("a.total", Kind.COUNTER, (), 1), Point("b", Kind.GAUGE, (), 1))
     scrape.push(Point("a.total", Kind.GAUGE, (), 2), Point("b", Kind.GAUGE, (), 2))

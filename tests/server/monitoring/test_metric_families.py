@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules ask for nothing that the broker does not export, and for labels that are there."""
+"""The dashboard and the alert rules use only metrics that the broker exports, and only labels that these metrics have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALERTS = (
 
 
 def expressions_of(value: Any) -> Iterator[str]:
-    """Every expression of a dashboard, those of its variables included."""
+    """Yields every expression of a dashboard, including the expressions of its variables."""
     if isinstance(value, dict):
         for key, inside in value.items():
             if key in ("expr", "definition") and isinstance(inside, str):
@@ -43,7 +43,7 @@ def metrics_asked_for(expression: str) -> set[str]:
 
 
 def labels_asked_for(expression: str) -> set[str]:
-    """Labels that are selected by, or kept by an aggregation."""
+    """Returns the labels that an expression selects by, or keeps in an aggregation."""
     kept = re.findall(r"\b(?:by|without|on)\s*\(([^)]*)\)", expression)
     selected = re.findall(r"(\w+)\s*(?:=~|!=|!~|=)\s*\"", expression)
     queried = re.findall(r"label_values\(\w+,\s*(\w+)\)", expression)
@@ -79,14 +79,15 @@ def test_alerts_ask_for_what_is_exported() -> None:
 
 @pytest.mark.parametrize("expression", all_expressions())
 def test_expressions_ask_for_labels_that_are_there(expression: str) -> None:
-    """Those of the metric, and `instance`, which Prometheus adds. An unknown label would select nothing, without an error."""
+    """Allowed are the labels of the metric, and `instance`, which Prometheus adds. An unknown label would select nothing, without an
+    error."""
     known = {**labels_of(), "ottla_tls_certificate_not_after_seconds": {"listener"}}  # tests/clients/test_tls.py has a scrape of that one
     there = set().union(*(known[name] for name in metrics_asked_for(expression)))
     assert labels_asked_for(expression) <= there | {"instance"}
 
 
 def test_texts_of_alerts_use_labels_that_their_expressions_keep() -> None:
-    """An aggregation drops every label that it does not name; the text would have a gap."""
+    """An aggregation drops every label that it does not name. A text with a dropped label would have a gap."""
     for rule in re.split(r"^ +- alert: ", (DASHBOARDS / "alerts.yaml").read_text(), flags=re.MULTILINE)[1:]:
         expression = alert_rules()[rule.partition("\n")[0]]
         is_aggregated = re.search(r"\b(sum|max|min|avg)\(", expression) is not None

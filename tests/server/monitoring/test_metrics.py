@@ -207,7 +207,7 @@ def test_a_disk_that_does_not_answer_has_no_room(make_server: MakeServer, monkey
 
 
 def coordinator(server: BrokerServer, loop: asyncio.AbstractEventLoop) -> MachineHost:
-    """The group coordinator, once it has loaded."""
+    """Returns the host of the group coordinator when it has loaded."""
     host = server.node.groups.host_of_partition(0)
     assert host is not None
     run_until(loop, lambda: host.state is HostState.ACTIVE)

@@ -1,4 +1,5 @@
-"""New connections over a rate: those of a listener wait in turn, those of an address are closed later."""
+"""New connections above a rate: above the rate of a listener they wait in order; above the rate of an address they are closed after a
+delay."""
 
 from __future__ import annotations
 

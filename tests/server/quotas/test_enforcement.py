@@ -1,4 +1,5 @@
-"""Quotas of a whole broker: in force as soon as they are set, gone as soon as they are removed, and nothing at all before."""
+"""Quotas of a whole broker are in force as soon as they are set, and end as soon as they are removed. Before the first quota nothing is
+measured."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def set_quota(server: BrokerServer, entity: QuotaEntity, **values: float | None)
 
 
 def throttle_of(server: BrokerServer, name: str) -> dict[tuple[str, str], float]:
-    """The samples of a metric by user and client id."""
+    """Returns the samples of a metric, by user and client id."""
     page = Metrics(server.node).render().decode()
     families = {family.name: family for family in text_string_to_metric_families(page)}
     return {(sample.labels["user"], sample.labels["client_id"]): sample.value for sample in families[name].samples}
@@ -45,7 +46,7 @@ def throttle_of(server: BrokerServer, name: str) -> dict[tuple[str, str], float]
 
 @pytest.fixture
 def server(make_server: MakeServer) -> BrokerServer:
-    """One whose windows outlast the slowest test."""
+    """A broker with quota windows that are longer than the slowest test."""
     return make_server("quota.window.size.seconds=3600")
 
 
@@ -145,7 +146,7 @@ def test_a_thousand_client_ids_are_a_thousand_shares_and_the_scrape_works(server
 
 
 def connects(port: int) -> bool:
-    """Whether the broker answers on a new connection, instead of closing it."""
+    """Returns whether the broker answers on a new connection, instead of closing it."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
         sock.sendall(write_request(3, 9, 1, "c", encoder(MetadataRequest, 9)(MetadataRequest(topics=[]))))
         try:

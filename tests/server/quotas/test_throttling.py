@@ -1,4 +1,5 @@
-"""Throttled clients: answered at once, with the time that they have to wait, and muted for as long whether they wait or not.
+"""Throttled clients are answered immediately, with the time that they have to wait. Their connections are muted for this time, whether the
+clients wait or not.
 
 The bytes pass a real connection and a real dispatcher; the clock is moved by hand.
 """
@@ -37,7 +38,7 @@ SASL_AUTHENTICATE = KEYS["SaslAuthenticate"]
 
 
 class ThrottlingWorld(World):
-    """One connection of client `c`, whose requests are answered by `answers` (at once, or later where they are Pendings)."""
+    """One connection of client `c`. Its requests get the `answers` in order; an answer that is a `Pending` is given later."""
 
     def __init__(self, **rates: float) -> None:
         self.quotas = ClientQuotas(self.clock.monotonic_ms, Windows(11, 1000), Windows(11, 1000))
@@ -71,7 +72,7 @@ class ThrottlingWorld(World):
         raise error
 
     def handles(self, request: Any, version: int) -> None:
-        """Has this world answer such requests in place of the handler."""
+        """Makes this world answer such requests instead of the handler."""
         key = type(request).API_KEY
         if key << 16 | version in self.dispatcher.routes:
             return
@@ -101,7 +102,7 @@ class ThrottlingWorld(World):
         self.pump()
 
     def pump(self) -> None:
-        """Has what is left of the sent bytes read, as far as the connection reads."""
+        """Passes the rest of the sent bytes to the connection, as far as it reads."""
         while self.unread and self.channel.is_reading and not self.channel.is_closed:
             room = self.connection.buffer()
             count = min(len(room), len(self.unread))
@@ -117,7 +118,7 @@ class ThrottlingWorld(World):
 
 
 def upload(size: int) -> ProduceRequest:
-    """A Produce of some `size` bytes."""
+    """Returns a Produce of about `size` bytes."""
     data = PartitionProduceData(index=0, records=b"x" * (size - 60))
     return ProduceRequest(topic_data=[TopicProduceData(partition_data=[data])])
 
@@ -137,7 +138,8 @@ def test_the_answer_comes_at_once_and_the_connection_is_muted_for_as_long() -> N
 
 @pytest.mark.parametrize("size", [500, 200_000])
 def test_a_client_that_connects_again_waits_for_what_it_owes(size: int) -> None:
-    """A connection was muted only after its first request, so that each new one had a request of any size for nothing."""
+    """Formerly a connection was muted only after its first request, so each new connection could send one request of any size without
+    waiting."""
     world = ThrottlingWorld(producer_byte_rate=1_000)
     world.send(upload(30_000))
     (owed_ms,) = world.times()
@@ -156,7 +158,8 @@ def test_a_client_that_connects_again_waits_for_what_it_owes(size: int) -> None:
 
 
 def test_a_large_frame_before_the_authentication_does_not_make_a_connection_old() -> None:
-    """The first request after the authentication was executed, because the quota of the anonymous client had been looked up before."""
+    """Formerly the first request after the authentication was executed without a delay, because the quota had been looked up before for the
+    anonymous client."""
     world = ThrottlingWorld(producer_byte_rate=1_000)
     world.quotas.update({(("user", "alice"),): {"producer_byte_rate": 1_000.0}})
     world.info.authenticated("User:alice")
@@ -244,7 +247,7 @@ def test_an_answer_that_comes_later_says_how_much_is_left() -> None:
 
 @pytest.mark.parametrize("is_task", [False, True])
 def test_an_answer_that_is_made_in_steps_or_by_another_request_says_how_much_is_left(is_task: bool) -> None:
-    """As Metadata, when too many requests wait for an election. The connection was closed."""
+    """Metadata has such answers when too many requests wait for an election. Formerly the connection was closed."""
     world = ThrottlingWorld(producer_byte_rate=100)
     made, later = Pending(), Pending()
 

@@ -1,4 +1,5 @@
-"""Who repairs damage from whom, and how often a leader asks to be relieved; the scrub's rounds and its rate."""
+"""Repairs: which replica repairs damage from which, and how often a leader reports itself as failed. Also the rounds and the rate of the
+scrub."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ COUNT = 60
 
 
 class Relief:
-    """What `ReplicaChanges` is asked for."""
+    """Records the calls to `ReplicaChanges`."""
 
     def __init__(self) -> None:
         self.offline: list[TopicPartition] = []
@@ -46,7 +47,7 @@ class Relief:
 
 
 class RepairsWorld(World):
-    """One broker with a log of some segments, and the parts that look after damage."""
+    """One broker with a log of some segments, and the parts that find and repair damage."""
 
     def __init__(self) -> None:
         self.relief, self.metadata = Relief(), MetadataCache()
@@ -75,20 +76,20 @@ class RepairsWorld(World):
                 append(self.partition, batch(str(number)))
 
     def rot(self, number: int) -> tuple[Segment, bytes]:
-        """Flips a bit in the middle of a segment; returns its content before."""
+        """Flips a bit in the middle of a segment. Returns the segment and its former content."""
         segment = self.partition.log.segments[number]
         content = segment.file().pread(segment.size, 0)
         self.disk.flip_bits(segment.path(".log"), segment.size // 2)
         return segment, content
 
     def open_again(self) -> None:
-        """A start opens the log; its only replica leads again."""
+        """Opens the log as a start of the broker does. Its only replica leads again."""
         self.partition.log.close(clean=True)
         self.table.drop([self.partition])
         self.partition = self.table.open(TopicPartition("t", 0), FIRST, self.settings)
 
     def answer(self, content: bytes = b"", code: ErrorCode = ErrorCode.NONE) -> int:
-        """Answers the only request to another broker; whom it was sent to."""
+        """Answers the only request to another broker. Returns the id of that broker."""
         (asked,) = self.peers.asked
         self.peers.asked = []
         found = PartitionData(partition_index=0, error_code=code, high_watermark=COUNT, records=content, aborted_transactions=None)
@@ -145,7 +146,7 @@ def test_damage_that_was_found_is_known_after_a_restart_before_anyone_reads_it(w
 
 
 def test_a_log_that_is_opened_again_during_its_repair_waits_for_the_end_of_that_repair(world: RepairsWorld) -> None:
-    """Both wrote the same files: the end of the first repair removed the segment of the second one."""
+    """Formerly both repairs wrote the same files, and the end of the first repair removed the segment of the second one."""
     world.lead(0, 1, 2)
     segment, content = world.rot(1)
     world.partition.doubt(segment.base_offset)
@@ -305,7 +306,7 @@ def test_the_scrub_reads_all_segments_at_its_rate(world: RepairsWorld) -> None:
 
 
 def test_the_check_of_an_active_segment_that_is_truncated_has_no_result(world: RepairsWorld) -> None:
-    """The missing end counted as damage, so that the segment was sealed and checked again."""
+    """Formerly the missing end was taken for damage, so the segment was sealed and checked again."""
     world.lead(0)
     log, found = world.partition.log, list[Any]()
     world.checks.run(world.partition, log.active, found.append)
