@@ -1,4 +1,4 @@
-"""Partitions over a real log on a disk in memory."""
+"""Fixtures: partitions with a real log on a disk in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def open_log(disk: MemDisk) -> Callable[..., Log]:
 
 @pytest.fixture
 def alone(open_log: Callable[..., Log]) -> Partition:
-    """A leader without followers."""
+    """Returns a leader without followers."""
     partition = Partition(open_log(), broker_id=1)
     partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=[1], isr=[1], now_ms=0)
     return partition

@@ -50,7 +50,7 @@ def refusal(function: Callable[[], object]) -> ErrorCode:
 
 
 def values(partition: Partition, offset: int = 0, *, isolation: int = 0) -> list[str]:
-    """The values that a consumer reads from `offset` on, with those of aborted transactions."""
+    """Returns the values that a consumer reads from `offset` on, including values of aborted transactions."""
     found = []
     while True:
         read = partition.read(offset, 1 << 20, isolation=isolation)
@@ -79,6 +79,6 @@ def fetch(
     replica_epoch: int = 1,
     log_start_offset: int = -1,
 ) -> PartitionRead:
-    """What a follower's fetch gets; its progress is taken."""
+    """Records the progress of a follower's fetch, and returns the result of the read."""
     follower_fetch = FollowerFetch(replica_id, replica_epoch, offset, log_start_offset, now_ms)
     return partition.read_as_follower(follower_fetch, 1 << 20, current_leader_epoch=epoch)

@@ -1,4 +1,4 @@
-"""A partition with stages, and manifests of what was staged in it."""
+"""A partition with staged chunks, and manifests of these chunks."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ PRODUCER = 7
 
 
 def chunk(*batches: Sequence[str]) -> bytearray:
-    """A chunk of these batches."""
+    """Returns a chunk of these batches."""
     return bytearray().join(batch(*values, is_transactional=True) for values in batches)
 
 
 def listed(number: int, data: bytes | bytearray, attempt: int = 1) -> StagedChunk:
-    """A chunk as an honest manifest names it."""
+    """Returns the entry of a chunk in a correct manifest."""
     records = sum(header.record_count for _, header in iter_batches(data))
     return StagedChunk(attempt_id=attempt, chunk=number, records=records, length=len(data), crc=crc32c(data))
 
 
 class Staged:
-    """A leader without followers, whose producer has a transaction open by a first record, and its stages."""
+    """A leader without followers, and its stages. A producer has opened a transaction with a first record."""
 
     def __init__(self, disk: MemDisk, partition: Partition, *assignments: str) -> None:
         self.disk = disk
@@ -76,7 +76,7 @@ class Staged:
     def attach(
         self, *chunks: StagedChunk, sequence: int = 0, epoch: int = 0, token: ChunkToken = MINE, is_v2: bool = False
     ) -> Attached | ErrorCode:
-        """Attaches to the end: what it comes to."""
+        """Attaches a manifest until it has ended. Returns the result or the error."""
         self.outcome = None
         for _ in self.attaching(*chunks, sequence=sequence, epoch=epoch, token=token, is_v2=is_v2).steps():
             pass

@@ -1,4 +1,4 @@
-"""Manifests become records of a transaction: whole, once, in order, and only with the very bytes that they name."""
+"""Manifests become records of a transaction: completely, once, in order, and only with the bytes that they describe."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_manifest_is_appended_in_its_order(staged: Staged) -> None:
 
 
 def test_batches_get_their_producer_and_a_right_crc(staged: Staged) -> None:
-    """I4."""
+    """I4: the appended batches have a right CRC."""
     stage_both(staged)
     staged.attach(*BOTH)
     read = staged.partition.read(0, 1 << 20)
@@ -143,7 +143,7 @@ def test_i21_an_older_epoch_is_fenced(staged: Staged) -> None:
 
 
 def test_a_transaction_that_ended_before_the_first_batch(staged: Staged) -> None:
-    """I30: the coordinator's word is void once a marker has come."""
+    """I30: the coordinator's confirmation is no longer valid once a marker was appended."""
     stage_both(staged)
     steps = staged.attaching(*BOTH).steps()
     staged.end(is_commit=False)
@@ -153,7 +153,8 @@ def test_a_transaction_that_ended_before_the_first_batch(staged: Staged) -> None
 
 
 def test_a_transaction_that_ends_between_two_batches(staged: Staged) -> None:
-    """What was appended is aborted with it, and the rest stays out, though the epoch is still the same."""
+    """The appended batches are aborted with the transaction, and the rest of the manifest is not appended, although the epoch is still the
+    same."""
     stage_both(staged)
     steps = staged.attaching(*BOTH).steps()
     while values(staged.partition) != ["a", "b"]:
@@ -188,7 +189,7 @@ def test_i48_a_retry_is_answered_without_the_stage(staged: Staged) -> None:
 
 
 def test_i48_a_new_leader_answers_a_retry_from_its_log(staged: Staged, open_log: OpenLog) -> None:
-    """Also when the manifest is larger than the five batches that are remembered."""
+    """The manifest may have more batches than the five that are remembered for each producer."""
     chunks = [chunk([str(number)]) for number in range(9)]
     for number, data in enumerate(chunks):
         staged.stage(number, data)
@@ -258,7 +259,7 @@ def test_staged_bytes_stay_until_the_transaction_ends(staged: Staged) -> None:
 
 
 def test_records_are_not_unpacked_again_when_they_are_attached(open_log: OpenLog, disk: MemDisk) -> None:
-    """The loop would be held for as long as a hostile batch takes; the codec stays that of the client."""
+    """Decompressing a hostile batch would block the loop for a long time. The batch keeps the client's codec."""
     staged = Staged(disk, led(open_log(log_settings(compression_type="gzip"))))
     data = bytearray(batch("a", is_transactional=True, codec=CODEC_LZ4))
     staged.stage(0, data)

@@ -1,4 +1,5 @@
-"""Damaged offsets are refused and all others are served; a follower that was sent damage says so, and the leader looks (P11)."""
+"""Reads of damaged offsets are refused, and all other records are served. A follower that gets a damaged batch reports it, and the leader
+checks its segment (P11)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ COUNT = 60
 
 @pytest.fixture
 def leader(open_log: OpenLog) -> Partition:
-    """Batches of one record, in some segments."""
+    """Returns a leader with batches of one record in some segments."""
     made = Partition(open_log(log_settings(segment_bytes=1_500, index_interval_bytes=100)), broker_id=1)
     made.become_leader(leader_epoch=4, partition_epoch=0, replicas=[1], isr=[1], now_ms=0)
     for number in range(COUNT):
@@ -33,7 +34,7 @@ def leader(open_log: OpenLog) -> Partition:
 
 
 def damage(partition: Partition, first: int, end: int, *, is_final: bool = False) -> None:
-    """Offsets of one segment."""
+    """Marks offsets of one segment as damaged."""
     (segment,) = [each for each in partition.log.segments if each.base_offset <= first and (first < each.end_offset or not each.is_sealed)]
     found = DamagedRange(
         base_offset=segment.base_offset, first_offset=first, end_offset=end, position=segment.position_of(first),
@@ -43,7 +44,7 @@ def damage(partition: Partition, first: int, end: int, *, is_final: bool = False
 
 
 def offsets(partition: Partition, offset: int, bytes_max: int = 1 << 20) -> list[int]:
-    """Of the whole batches that one read brings."""
+    """Returns the base offsets of the complete batches in one read."""
     found = partition.read(offset, bytes_max).slice
     return [] if found is None else [header.base_offset for _, header in iter_batches(found.read())]
 

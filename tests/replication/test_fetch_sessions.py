@@ -1,4 +1,5 @@
-"""Fetch sessions (KIP-227): what a fetcher named once is remembered, epochs fence, and the number of sessions is bounded."""
+"""Fetch sessions (KIP-227): the partitions that a fetcher has named are remembered, requests with a wrong epoch are refused, and the number
+of sessions is limited."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tests.fakes.randomness import SeededRandom
 
 
 class Peer(NamedTuple):
-    """A connection of a client."""
+    """The connection of a client."""
 
     principal: str
     host: str = "10.0.0.1"
@@ -63,7 +64,7 @@ def test_an_incremental_request_names_only_what_changed() -> None:
 
 
 def test_no_session_keeps_a_name_that_no_topic_can_have() -> None:
-    """400 sessions of 200 names of 20 kB each took 1.6 GB."""
+    """Formerly 400 sessions with 200 names of 20 kB each took 1.6 GB."""
     cache, longest = sessions(), "t" * TOPIC_NAME_CHARACTERS_MAX
     plan = cache.plan(body(0, 0, {"u": {0: 1}, longest + "t": {0: 1}}), has_topic_ids=False, client=ALICE)
     assert plan.session is None and len(plan.wanted) == 2 and len(cache) == 0
@@ -144,7 +145,7 @@ def test_a_session_belongs_to_the_principal_that_opened_it() -> None:
 
 
 def test_the_partitions_of_a_session_and_of_all_are_bounded() -> None:
-    """A fetch of 10 MB of names kept 98 MiB for each of a thousand sessions."""
+    """Formerly a fetch with 10 MB of names kept 98 MiB, and a client could open a thousand such sessions."""
     cache = sessions(1000)
     wide = {"t": dict.fromkeys(range(SESSION_PARTITIONS_MAX + 1), 0)}
     plan = cache.plan(body(0, 0, wide), has_topic_ids=False, client=ALICE)
@@ -179,14 +180,14 @@ def test_a_partition_named_twice_is_fetched_once_as_its_last_mention_says() -> N
 
 
 def opened(cache: FetchSessions, client: Peer, width: int = 1) -> int:
-    """The id of a new session of so many partitions."""
+    """Opens a session with `width` partitions. Returns its id."""
     session = cache.plan(body(0, 0, {"t": dict.fromkeys(range(width), 0)}), has_topic_ids=False, client=client).session
     assert session is not None
     return session.session_id
 
 
 def lives(cache: FetchSessions, session_id: int) -> bool:
-    """Looks without using the session, since the epoch is wrong."""
+    """Returns whether the session exists. A request with a wrong epoch does not mark the session as used."""
     return cache.plan(body(session_id, 99, {}), has_topic_ids=False, client=ALICE).error is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
@@ -219,7 +220,7 @@ def test_a_connection_that_opens_many_loses_before_the_others_of_its_address() -
 
 
 def test_a_session_wider_than_all_may_be_is_none() -> None:
-    """Where there is little memory."""
+    """A broker with little memory has a low limit of partitions."""
     cache = sessions(10, 100)
     session_id = opened(cache, ALICE, 100)
     assert cache.plan(body(0, 0, {"t": dict.fromkeys(range(101), 0)}), has_topic_ids=False, client=ALICE).session is None

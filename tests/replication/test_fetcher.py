@@ -1,4 +1,5 @@
-"""What a broker asks one leader for all that follows it: sessions, changes only, answers in and out of turn, rests after errors."""
+"""The requests of a fetcher to one leader for all partitions that follow it: sessions, changed partitions only, answers in any order,
+pauses after errors."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def follow(replica: Partition, epoch: int) -> None:
 
 
 def records(*values: str, base: int = 0, epoch: int = EPOCH) -> bytes:
-    """One batch as a leader has it in its log."""
+    """Returns one batch as it is in the leader's log."""
     data = encode_batch([Record(0, 0, None, value.encode()) for value in values])
     data[:8], data[12:16] = base.to_bytes(8, "big"), epoch.to_bytes(4, "big")
     return bytes(data)
@@ -83,13 +84,13 @@ def fetch_of(sent: SentFetch | None) -> FetchRequest:
 
 
 def named(sent: SentFetch | None) -> dict[int, tuple[int, int]]:
-    """Partition -> offset and epoch of the last record."""
+    """Returns the partitions in the request: the fetch offset, and the epoch of the last record."""
     parts = [one for topic in fetch_of(sent).topics for one in topic.partitions]
     return {one.partition: (one.fetch_offset, one.last_fetched_epoch) for one in parts}
 
 
 def opened(fetcher: Fetcher, *replicas: Partition) -> SentFetch:
-    """A session over these replicas; its first incremental request is under way."""
+    """Opens a session with these replicas. Returns its first incremental request, which is in flight."""
     for replica in replicas:
         fetcher.follow(replica)
     full = fetcher.next_request(0)
@@ -254,7 +255,7 @@ def test_a_fenced_partition_is_asked_for_no_more_until_its_next_term(fetcher: Fe
     "batches", [b"\x00" * 200, records("a")[:-1], records("a")[:40] + b"?" + records("a")[41:]], ids=("zeros", "cut", "bent")
 )
 def test_bytes_that_are_no_batches_change_nothing_and_rest(fetcher: Fetcher, batches: bytes) -> None:
-    """No byte of a peer reaches an assertion, and none takes the replica offline."""
+    """Bytes from a peer never cause an assertion to fail, and never take the replica offline."""
     replica = follower(0)
     sent = opened(fetcher, replica)
     fetcher.on_answer(sent, answer(data(0, batches=batches)), 0)

@@ -1,4 +1,5 @@
-"""Followers converge on their leader by epochs (I3, I10, I11, I16, I17, I18; KIP-101, KIP-279, KIP-320), by case and by any history."""
+"""Followers converge with their leader by epochs (I3, I10, I11, I16, I17, I18; KIP-101, KIP-279, KIP-320): single cases, and random
+histories."""
 
 from __future__ import annotations
 
@@ -115,7 +116,7 @@ def write(partition: Partition, *values: str) -> int:
 
 
 def step(leader: Partition, replica: Partition, follower: Follower) -> FollowerStep:
-    """One request of the follower and what it does with the answer."""
+    """Executes one request of the follower, and applies the answer. Returns the change of the log."""
     log = replica.log
     request = follower.next_request(log.epochs, log.log_end_offset)
     if isinstance(request, Wait):
@@ -208,7 +209,7 @@ def test_kip_101_case_2_other_records_at_the_same_offset_are_replaced() -> None:
 
 
 def test_kip_279_two_fast_leader_changes() -> None:
-    """Each has written in an epoch that the other does not know: cut to the largest epoch that both know."""
+    """Each log has records of an epoch that the other does not know. The follower truncates to the largest epoch that both know."""
     a, b = replica(1), replica(2)
     (follower,) = lead(a, b, epoch=0)
     write(a, "m1")
@@ -311,7 +312,7 @@ def test_a_follower_left_behind_begins_anew_at_the_leaders_start() -> None:
 
 
 class History:
-    """Three replicas, clean elections at any moment: what was below the high watermark stays, and all converge."""
+    """Three replicas with clean elections at any moment: records below the high watermark are kept, and all logs converge."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -326,7 +327,7 @@ class History:
         self.elect(1)
 
     def on_proposal(self, _state: PartitionState, proposal: IsrProposal) -> None:
-        """The controller agrees at once; its answer reaches the leader in a later step."""
+        """The controller accepts the proposal at once. Its answer reaches the leader in a later step."""
         self.isr = sorted(member for member, _ in proposal.members)
         self.partition_epoch += 1
 
@@ -391,7 +392,7 @@ def test_i3_i10_i11_any_history_of_clean_elections_loses_nothing(first_seed: int
 
 
 def stamp(partition: Partition, offset: int) -> bytes:
-    """The batch that holds `offset`, as bytes."""
+    """Returns the bytes of the batch that holds `offset`."""
     found = partition.log.read(offset, 1, end_offset=partition.log.log_end_offset)
     assert found is not None
     return found.read()

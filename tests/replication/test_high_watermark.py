@@ -15,7 +15,7 @@ def test_i12_the_slowest_member_decides() -> None:
 
 
 def test_i12_it_stands_still_below_min_insync() -> None:
-    """KIP-966: what one replica alone has is not safe when two are asked for."""
+    """KIP-966: a record on only one replica is not safe if `min.insync.replicas` is 2."""
     assert next_high_watermark(3, own_end=9, remote_ends=[], in_sync=1, in_sync_min=2) == 3
 
 

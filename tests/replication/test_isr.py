@@ -1,4 +1,5 @@
-"""Which replicas may join and must leave the ISR, and which count while the controller has not answered (I13, KIP-497, KIP-903)."""
+"""Which replicas may join the ISR, which must leave it, and for which the high watermark waits until the controller has answered (I13,
+KIP-497, KIP-903)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def replica_with(end: int, *, durable_end: int) -> FollowerProgress:
 
 
 def test_a_replica_joins_with_what_is_on_its_disk() -> None:
-    """Where its broker waits for the disk: a power failure right after would leave it in the in-sync set without what was acknowledged."""
+    """If acknowledgements wait for the disk, only synced records are considered. Otherwise a power failure could leave the replica in the
+    in-sync set without acknowledged records."""
     follower = replica_with(10, durable_end=9)
     assert not may_join(follower, high_watermark=10, epoch_start_offset=5, known_broker_epoch=50)
     follower.durable_end = 10
@@ -61,7 +63,7 @@ def test_only_members_leave_and_only_others_join() -> None:
     [
         (10, 50, True),
         (9, 50, False),  # below the high watermark
-        (10, 51, False),  # KIP-903: the broker has been born anew since that fetch
+        (10, 51, False),  # KIP-903: the broker has restarted since that fetch
         (10, None, False),  # the controller knows no such broker
     ],
 )

@@ -1,4 +1,4 @@
-"""A leader by rule: appends, acknowledgements, markers, terms, the ISR (I11-I14, I19-I21, I25, I44)."""
+"""The rules of a leader: appends, acknowledgements, markers, terms, the ISR (I11-I14, I19-I21, I25, I44)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_an_acknowledgement_does_not_survive_the_term_of_its_append(alone: Parti
 
 
 def test_an_acknowledgement_is_refused_when_leadership_was_lost_and_won_again(open_log: OpenLog) -> None:
-    """The offset is below the high watermark again, and it is another batch."""
+    """The offset is below the high watermark again, but another batch may have it."""
     partition = three(open_log, min_insync=1)
     leader = partition.require_leading()
     called: list[str] = []
@@ -138,7 +138,8 @@ def test_a_repeated_request_keeps_a_pending_isr_and_a_newer_one_ends_it(open_log
 
 
 def test_a_state_whose_isr_was_answered_already_still_brings_its_replicas(open_log: OpenLog) -> None:
-    """A move of replicas begins between a leader's proposal and its answer: the answer has the move's partition epoch, not its replicas."""
+    """A reassignment begins between a leader's proposal and the answer. The answer has the partition epoch of the reassignment, but not its
+    replicas."""
     partition = three(open_log, isr=(1, 2))
     fetch(partition, 3, 0)
     leader = partition.require_leading()
@@ -181,7 +182,8 @@ def test_i14_too_few_in_sync_is_refused_before_and_after(open_log: OpenLog) -> N
 
 
 def test_kip_966_the_watermark_stands_still_while_there_are_eligible_replicas(open_log: OpenLog) -> None:
-    """The setting may reach the controller before this leader: what counts is that the controller keeps others eligible."""
+    """The controller may have a changed setting before this leader. So the leader does not compare with its own setting, but with whether
+    the controller keeps eligible replicas."""
     partition = three(open_log, min_insync=1, isr=(1, 2))
     append(partition, batch("a"), acks=-1)
     partition.require_leading().on_isr_answer([1], leader_epoch=4, partition_epoch=11, eligible=[2])
@@ -371,7 +373,8 @@ def test_p5_a_guard_is_asked_for_where_it_is_required(open_log: OpenLog) -> None
 
 
 def test_p5_a_marker_overtakes_an_answer_about_a_transaction_that_is_open_already(open_log: OpenLog) -> None:
-    """After a change of leader the coordinator is asked about an open transaction, because its principal is not known here."""
+    """After a change of leader the coordinator is asked about an open transaction, because the new leader does not know the transaction's
+    principal."""
     partition = Partition(open_log(), broker_id=1, is_verification_required=True)
     partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=[1], isr=[1], now_ms=0)
     leader = partition.require_leading()
@@ -475,7 +478,7 @@ def test_a_waiter_is_called_once_when_its_offset_is_there_and_not_before(open_lo
 
 
 def test_a_flush_that_may_have_begun_before_a_truncation_is_followed_by_another(open_log: OpenLog) -> None:
-    """Whether one was under way then is not known here."""
+    """The leader does not know whether a flush was running at the truncation."""
     asked: list[Partition] = []
     partition = Partition(open_log(), broker_id=1, is_flush_on_ack=True, request_flush=asked.append)
     partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=(1, 2), isr=(1, 2), now_ms=0)
@@ -514,7 +517,7 @@ def test_a_batch_that_came_again_waits_no_longer_than_where_it_was_first_written
 
 
 def test_delete_records_moves_the_start_up_to_the_high_watermark(open_log: OpenLog) -> None:
-    """I7"""
+    """I7: an offset above the high watermark is refused."""
     partition = three(open_log)
     append(partition, batch("a", "b", "c"))
     for replica_id in (2, 3):

@@ -1,4 +1,4 @@
-"""Batches of another cluster in a partition that is led here: offsets, epochs, refusals, and what follows the mirroring."""
+"""Batches of another cluster in a mirrored partition: offsets, epochs, refusals, and appends of clients after the mirroring."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OWN = replace(MIRRORED, mirror_source="")
 
 
 def sent(offset: int, *texts: str, epoch: int = 2, producer_id: int = -1, sequence: int = -1) -> bytes:
-    """A batch as the source has it."""
+    """Returns a batch as it is in the source's log."""
     return bytes(
         encode_batch(
             [Record(0, 1_000, None, text.encode()) for text in texts], base_offset=offset, leader_epoch=epoch, producer_id=producer_id,
@@ -124,7 +124,7 @@ def test_records_that_the_source_deleted_are_deleted(open_log: OpenLog) -> None:
 
 
 def test_a_leader_that_learns_later_that_its_topic_is_mirrored(open_log: OpenLog) -> None:
-    """The source's records have smaller epochs than its own, which no record has."""
+    """The source's records have smaller epochs than the leader's own epoch, which no record has."""
     partition = led(open_log, log_settings(leader_epoch_min=5))
     partition.log.flush()
     partition.configure(MIRRORED)
@@ -134,7 +134,8 @@ def test_a_leader_that_learns_later_that_its_topic_is_mirrored(open_log: OpenLog
 
 
 def test_the_smallest_epoch_may_arrive_before_the_election(open_log: OpenLog) -> None:
-    """A new controller sends the settings first. Until the election, clients are refused: their records would count as the source's."""
+    """A new controller sends the settings first. Until the election, clients are refused, because their records would be taken for the
+    source's."""
     partition = led(open_log)
     mirror(partition, sent(0, "theirs", producer_id=7, sequence=0))
     partition.configure(replace(OWN, leader_epoch_min=9))
@@ -156,7 +157,7 @@ def test_the_leaders_epoch_ends_at_the_logs_end_for_consumers(open_log: OpenLog)
 
 
 def test_a_producer_after_the_mirroring_is_not_the_sources(open_log: OpenLog) -> None:
-    """Both clusters have a producer 7. Its first batch here is none of the source's."""
+    """Both clusters have a producer with id 7. The first batch of this cluster's producer is not a repetition of the source's batch."""
     partition = led(open_log)
     mirror(partition, sent(0, "theirs", producer_id=7, sequence=0))
     partition.configure(OWN)

@@ -52,7 +52,7 @@ def test_i15_epochs_do_not_go_back(alone: Partition) -> None:
 
 
 def test_i15_a_replica_that_has_stopped_leading_in_an_epoch_does_not_lead_in_it_again(alone: Partition) -> None:
-    """Not by a newer state of that epoch either: its session was over, or its log was opened again."""
+    """A newer state of the same epoch does not make it lead either: its session had expired, or its log was opened again."""
     role: dict[str, Any] = {"leader_epoch": 3, "replicas": [1], "isr": [1]}
     alone.become_leader(**role, partition_epoch=1, now_ms=0)
     alone.become_follower(leader_id=-1, **role, partition_epoch=1)
@@ -118,7 +118,7 @@ def test_i24_aborted_transactions_are_named_to_the_reader(alone: Partition) -> N
 
 
 def test_i24_aborted_transactions_of_sealed_segments(alone: Partition) -> None:
-    """The transaction begins in one segment and its marker stands in another."""
+    """The transaction begins in one segment, and its marker is in another."""
     append(alone, mine("t1", sequence=0, is_transactional=True))
     alone.log.roll()
     append(alone, mine("t2", sequence=1, is_transactional=True))
@@ -134,7 +134,7 @@ def test_i24_aborted_transactions_of_sealed_segments(alone: Partition) -> None:
 
 
 def abort_many(partition: Partition, count: int) -> None:
-    """Transactions of a producer each, one behind the other: offsets 2n (a record) and 2n + 1 (the marker)."""
+    """Writes `count` aborted transactions of different producers, one after another: a record at offset 2n, and the marker at 2n + 1."""
     for producer_id in range(count):
         append(partition, mine("t", sequence=0, is_transactional=True, producer_id=producer_id))
         partition.require_leading().write_marker(producer_id, 0, 1, False, NOW)
@@ -142,7 +142,7 @@ def abort_many(partition: Partition, count: int) -> None:
 
 @pytest.mark.parametrize("is_sealed", [False, True])
 def test_i24_a_small_read_names_no_aborted_transactions_far_behind_it(alone: Partition, is_sealed: bool) -> None:
-    """It named all of the segment, thousands for each small read of somebody who is behind."""
+    """Formerly each small read of a reader far behind named all aborted transactions of the segment, which could be thousands."""
     abort_many(alone, 500)
     if is_sealed:
         alone.log.roll()
@@ -166,7 +166,7 @@ def test_i24_a_read_ends_before_too_many_aborted_transactions(alone: Partition, 
 
 
 def test_i24_transactions_that_were_open_together_are_all_named(alone: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No read can be cut so that fewer reach into it."""
+    """All of these transactions overlap each other, so a shorter read would overlap as many of them."""
     monkeypatch.setattr(reads, "ABORTED_MAX", 10)
     for producer_id in range(20):
         append(alone, mine("t", sequence=0, is_transactional=True, producer_id=producer_id))

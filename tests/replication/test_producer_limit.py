@@ -1,4 +1,5 @@
-"""The bound on producers: which one is forgotten for a new one, what is never forgotten, and that a leader asks before a first batch."""
+"""The limit on producers: which producer a new one evicts, which are never evicted, and that a leader checks the limit before a producer's
+first batch."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ ALICE, MALLORY = "User:alice", "User:mallory"
 
 
 class Room:
-    """One partition whose producers are bounded; every append is a moment later than the one before."""
+    """One partition with limited producers. The clock advances at each append."""
 
     def __init__(self, partition: Partition, bound: int) -> None:
         self.partition = partition
@@ -59,7 +60,7 @@ def test_the_one_that_was_used_least_recently_is_forgotten(alone: Partition) -> 
 
 
 def test_after_a_restart_producers_of_an_unknown_owner_count_as_those_of_one_user(alone: Partition) -> None:
-    """The log does not say who has written a batch."""
+    """The log does not contain the principal that has written a batch."""
     room = Room(alone, 10)
     for producer_id in range(10):
         room.write(producer_id, MALLORY)

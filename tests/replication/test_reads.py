@@ -49,7 +49,7 @@ def two(log: Log, *, epoch: int = 0) -> Partition:
 
 
 def fetch(partition: Partition, offset: int, last_fetched_epoch: int = -1) -> PartitionRead:
-    """Broker 2 follows."""
+    """Executes a fetch of broker 2, which follows."""
     return partition.read_as_follower(FollowerFetch(2, 1, offset, -1, 0), 1 << 20, last_fetched_epoch=last_fetched_epoch)
 
 

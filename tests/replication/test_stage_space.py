@@ -1,4 +1,4 @@
-"""The room for stages: quotas of a broker and of a principal, expiry, and the end of the broker."""
+"""The quotas of staged records for a broker and for a principal, their expiry, and the stop of the broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make(disk: MemDisk, alone: Partition) -> type[Staged]:
 
 
 def test_a_small_chunk_counts_as_more_than_it_has(make: type[Staged]) -> None:
-    """I46: the index is bounded by the quota, too."""
+    """I46: a small chunk is charged more than its bytes, so that the quota also limits the index in memory."""
     staged = make()
     staged.stage(0, SMALL)
     assert staged.space.charged_bytes == CHARGE_BYTES_MIN and staged.space.staged_bytes == len(SMALL)

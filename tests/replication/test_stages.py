@@ -1,4 +1,4 @@
-"""Chunks of a partition: what is known again, what is another, and when everything goes."""
+"""Staged chunks of a partition: which chunk is a repetition, which is a different one, and when all are dropped."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_damaged_bytes_are_not_a_chunk(staged: Staged) -> None:
 
 
 def test_a_disk_that_cannot_write_refuses_the_chunk_only(staged: Staged) -> None:
-    """The directory stays online: what is staged is not in the log yet."""
+    """The directory stays online, because staged chunks are not in the log yet."""
     staged.disk.fail_next("write")
     assert refusal(lambda: staged.stage(0, A)) is ErrorCode.KAFKA_STORAGE_ERROR
     assert staged.partition.is_online and staged.space.charged_bytes == 0
@@ -95,7 +95,7 @@ def test_a_disk_that_cannot_write_refuses_the_chunk_only(staged: Staged) -> None
 
 
 def test_after_an_abort_a_manifest_may_be_attached_again(staged: Staged) -> None:
-    """The driver begins again under a new epoch, with the output that it has."""
+    """The driver starts a transaction in a new epoch with the same chunks."""
     staged.stage(0, A)
     staged.attach(listed(0, A))
     staged.end(is_commit=False, epoch=1)

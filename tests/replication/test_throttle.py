@@ -1,4 +1,4 @@
-"""A rate for replicas that are being copied (KIP-73)."""
+"""The rate limit for replicas that are not in sync (KIP-73)."""
 
 from __future__ import annotations
 

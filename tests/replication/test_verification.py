@@ -1,4 +1,4 @@
-"""A guard stands from asking the coordinator to the first append, and no longer (P5, KIP-890)."""
+"""A guard is valid from the request to the coordinator until the first append (P5, KIP-890)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_each_epoch_asks_for_itself() -> None:
 
 
 def test_a_made_up_epoch_does_not_void_the_guard_of_the_real_one() -> None:
-    """The coordinator refuses the made-up epoch; the producer that is current asks later, with a sequence that goes on."""
+    """The coordinator refuses the invented epoch. The current producer asks later, with its next sequence."""
     verifications = Verifications()
     verifications.begin(7, 4, 0)
     guard = verifications.begin(7, 3, 5)
@@ -84,7 +84,7 @@ def test_i46_guards_that_are_never_used_do_not_pile_up(monkeypatch: pytest.Monke
 
 
 def test_a_coordinators_own_records_ask_whether_the_guard_stands() -> None:
-    """Offsets of a group are not a client's batch, but their answer may be overtaken as well."""
+    """Offsets of a group are not a client's batch, but a marker may also arrive before the coordinator's answer about them."""
     verifications = Verifications()
     old, new = verifications.begin(7, 0, -1), verifications.begin(7, 1, -1)
     assert (verifications.stands(7, 0, old), verifications.stands(7, 1, new)) == (True, True)
@@ -96,7 +96,7 @@ def test_a_coordinators_own_records_ask_whether_the_guard_stands() -> None:
 
 
 def test_a_batch_whose_append_causes_other_answers_is_done_once() -> None:
-    """A disk failure in an append ends the coordinator on the same disk, which answers all batches that wait for it."""
+    """A disk failure in an append stops the coordinator on the same disk. The coordinator then answers all batches that wait for it."""
     line, done = Line(), []
 
     def fail_and_answer() -> bool:

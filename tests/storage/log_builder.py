@@ -1,4 +1,5 @@
-"""A log on a disk in memory, in a line: batches of any kind, crashes with the caller's checkpoints, and all a log holds as a list."""
+"""Builds logs on a disk in memory for tests: appends batches of any kind, simulates crashes with the caller's checkpoints, and lists the
+contents of a log."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def batch_of(
     base_sequence: int = -1,
     is_transactional: bool = False,
 ) -> bytearray:
-    """`count` equal records, a millisecond apart."""
+    """Returns a batch of `count` equal records, a millisecond apart."""
     records = [Record(0, timestamp + number, key, value) for number in range(count)]
     return bytearray(
         encode_batch(
@@ -56,7 +57,7 @@ def marker_of(*, is_commit: bool, producer_id: int, producer_epoch: int = 0, tim
 
 @dataclass
 class LogBuilder:
-    """Plays the log's caller: keeps its checkpoints, and opens it again after a stop or a crash."""
+    """Acts as the log's caller: keeps its checkpoints, and opens it again after a stop or a crash."""
 
     config: LogConfig = field(default_factory=log_settings)
     disk: Disk = field(default_factory=lambda: MemDisk(ROOT))
@@ -99,19 +100,19 @@ class LogBuilder:
         return self.open(was_clean=True)
 
     def kill(self) -> Log:
-        """kill -9: what was written is there, nothing else is."""
+        """Simulates kill -9: everything that was written to the disk or the system's memory remains."""
         self.log.close(clean=False)
         return self.open(was_clean=False)
 
     def crash(self, random: Random | None = None) -> Log:
-        """Power loss."""
+        """Simulates a power failure: some or all of the unsynced bytes are lost."""
         assert isinstance(self.disk, MemDisk)
         self.disk.crash(random)
         return self.open(was_clean=False)
 
 
 def read_all(log: Log, *, bytes_max: int = 1 << 20, end_offset: int | None = None) -> list[tuple[BatchHeader, bytes]]:
-    """Every batch from the log's start to its end (or `end_offset`), read as a consumer would."""
+    """Returns every batch from the log's start to its end (or `end_offset`), read as a consumer reads."""
     found: list[tuple[BatchHeader, bytes]] = []
     offset = log.log_start_offset
     end = log.log_end_offset if end_offset is None else end_offset
@@ -129,7 +130,7 @@ def read_all(log: Log, *, bytes_max: int = 1 << 20, end_offset: int | None = Non
 
 
 def offsets_of(log: Log) -> list[int]:
-    """The base offset of every batch."""
+    """Returns the base offset of every batch."""
     return [header.base_offset for header, _ in read_all(log)]
 
 

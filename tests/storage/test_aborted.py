@@ -49,7 +49,7 @@ def test_i24_the_search_stops_when_the_last_stable_offset_has_passed() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["data", "abort", "commit"])), max_size=40), st.data())
 def test_i24_the_early_stop_loses_nothing(steps: list[tuple[int, str]], draw: st.DataObject) -> None:
-    """Against a look at every entry, over entries made as a log makes them."""
+    """Compares the search with a look at every entry. The entries are made as a log makes them."""
     opened: dict[int, int] = {}
     entries: list[AbortedTransaction] = []
     for offset, (producer_id, step) in enumerate(steps):

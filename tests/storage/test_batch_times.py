@@ -1,6 +1,6 @@
-"""The largest timestamp of a batch, where the producer's header names a wrong one: appended, looked up, kept and expired rightly.
+"""The largest timestamp of a batch if the producer's header has a wrong one: the batch is appended, found by time, and expired correctly.
 
-The batches of Sarama 1.43.3 (github.com/IBM/sarama) are its own bytes: three records of the times +0, +500 and +250 ms, with -1 as the
+The batches of Sarama 1.43.3 (github.com/IBM/sarama) were captured from it: three records with the times +0, +500 and +250 ms, and -1 as the
 largest timestamp in the header.
 """
 
@@ -49,7 +49,7 @@ def sarama(codec: str) -> bytearray:
 
 
 def lead(config: LogConfig) -> Leader:
-    """The leader of a partition that has no followers."""
+    """Returns the leader of a partition without followers."""
     partition = Partition(LogBuilder(config).log, broker_id=0)
     partition.become_leader(leader_epoch=1, partition_epoch=0, replicas=(0,), isr=(0,), now_ms=0)
     return partition.require_leading()
@@ -75,7 +75,7 @@ def test_saramas_batches_are_stored_with_their_largest_timestamp(codec: str, con
 @pytest.mark.parametrize("codec", [0, CODEC_LZ4])
 @pytest.mark.parametrize("named", [BASE + 200, BASE + 9_999, BASE])
 def test_a_header_that_names_another_record_or_none(codec: int, named: int) -> None:
-    """As a producer does that names its last record, which need not be the newest."""
+    """Some producers write the timestamp of the last record, which need not be the newest."""
     batch = encode_batch([Record(0, BASE + time, b"k", b"v") for time in (100, 900, 200)], codec=codec)
     set_max_timestamp(batch, 0, CREATE_TIME, named)
     leader = lead(PLAIN)
@@ -85,7 +85,7 @@ def test_a_header_that_names_another_record_or_none(codec: int, named: int) -> N
 
 
 def test_a_retry_is_found_though_its_header_was_corrected() -> None:
-    """I20: the duplicate has the uncorrected header again."""
+    """I20: the retry has the producer's uncorrected header again."""
     leader = lead(PLAIN)
     batch = batch_of(3, timestamp=BASE, producer_id=7, producer_epoch=0, base_sequence=0)
     set_max_timestamp(batch, 0, CREATE_TIME, -1)
@@ -108,7 +108,7 @@ def test_records_that_do_not_add_up_are_refused(config: LogConfig) -> None:
 
 
 def old_log(codec: str, *, segments: int = 3) -> LogBuilder:
-    """Batches with -1 in their header, two in each segment, as an earlier version has stored and indexed them."""
+    """Returns a log of batches with -1 in their header, two in each segment, stored and indexed as by an earlier version."""
     built = LogBuilder(log_settings(segment_bytes=2 * len(sarama(codec)), retention_ms=3_600_000, index_interval_bytes=50))
     for _ in range(2 * segments):
         built.append(sarama(codec))
@@ -129,7 +129,8 @@ def test_an_old_log_is_looked_up_rightly(codec: str, restart: str) -> None:
 
 
 def mixed_log(*batches: bytearray) -> LogBuilder:
-    """A log of an earlier version: its time indexes have entries of the right headers only. Two batches fill a segment."""
+    """Returns a log of an earlier version: its time indexes have entries only for batches with a right header. Two batches fill a
+    segment."""
     built = LogBuilder(log_settings(segment_bytes=2 * len(sarama("lz4")) + 40, index_interval_bytes=50))
     for batch in batches:
         built.append(batch)
@@ -138,7 +139,7 @@ def mixed_log(*batches: bytearray) -> LogBuilder:
 
 OLDER = partial(batch_of, 2, timestamp=BASE - 1_000)
 BEHIND = partial(batch_of, 1, timestamp=BASE + 200)
-"""Older than Sarama's newest record, and newer than its first."""
+"""A batch that is older than Sarama's newest record, and newer than its first."""
 
 
 @pytest.mark.parametrize("other", [OLDER, BEHIND], ids=["older", "behind"])
@@ -163,7 +164,7 @@ def pair_count(batch: bytearray) -> int:
 
 
 def check_times(disk: Disk, segment: Segment, end_offset: int) -> bool:
-    """Whether the check of a segment has found a wrong time index, and has made it again."""
+    """Checks a segment. Returns whether its time index was wrong and was rebuilt."""
     times = TimeIndexCheck(disk, segment)
     check = SegmentCheck(disk, segment.path(""), segment.base_offset, end_offset, segment.size, times=times, may_end_early=False)
     while check.run(1):

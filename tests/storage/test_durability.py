@@ -1,4 +1,4 @@
-"""What must be synced, in which order, and what a finished round proves (I5, I44)."""
+"""Which files must be synced, in which order, and up to which offset a finished round makes the log durable (I5, I44)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ runs = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 5)), max_size=6)
 
 
 def written(pairs: list[tuple[int, int]]) -> tuple[LeaderEpochs, list[int]]:
-    """The cache, and the epoch of every offset."""
+    """Returns the cache after these appends, and the epoch of every offset."""
     epochs, log, epoch = LeaderEpochs(), list[int](), 0
     for step, count in pairs:
         epoch += step
@@ -167,7 +167,8 @@ def test_a_file_that_was_cut_changed_by_others_or_is_large_is_replaced() -> None
 @pytest.mark.parametrize("count", [1, 8, 9, 30, 99, 120])
 @pytest.mark.parametrize("added", [1, 2])
 def test_no_torn_file_passes_for_a_whole_one(count: int, added: int) -> None:
-    """After a power failure each sector is the old or the new one, or zeros behind the old end, and so is the size."""
+    """After a power failure each sector of the file has its old or its new content; behind the old end, the old content is zeros. The file
+    has its old or its new size."""
     entries = [(epoch, 3 + epoch * epoch) for epoch in range(1, count + added + 1)]
     disk, epochs, path = stored(entries[:count])
     old = read_whole(disk, path) or b""
@@ -196,7 +197,7 @@ def test_no_torn_file_passes_for_a_whole_one(count: int, added: int) -> None:
 
 @given(runs.filter(bool))
 def test_no_beginning_of_a_file_passes_for_a_whole_one(first: list[tuple[int, int]]) -> None:
-    """A replaced file that was not synced may be there in part: "1 2" instead of "1 21" made epoch 1 begin at offset 2."""
+    """Of a replaced file that was not synced, only a part may exist. Formerly "1 2" instead of "1 21" made epoch 1 begin at offset 2."""
     entries = written(first)[0].entries()
     disk, _epochs, path = stored(entries)
     whole = read_whole(disk, path) or b""
@@ -207,7 +208,8 @@ def test_no_beginning_of_a_file_passes_for_a_whole_one(first: list[tuple[int, in
 
 
 def test_a_power_failure_in_a_truncation_leaves_the_epochs_before_it_or_after_it() -> None:
-    """The file that was synced is not replaced by one that is not: an epoch whose batches compaction has removed is in no batch."""
+    """The synced file must not be replaced by an unsynced one. If that were lost, an epoch whose batches were all compacted away could not
+    be rebuilt from the log."""
     built = LogBuilder()
     for epoch in range(4):
         built.append(batch_of(2), leader_epoch=epoch)

@@ -18,7 +18,7 @@ KEPT = [1, 6, 11]
 
 
 def built() -> LogBuilder:
-    """Three sealed segments of four batches and an active one; everything is durable."""
+    """Returns a log with three sealed segments of four batches and an active segment. Everything is durable."""
     made = LogBuilder(CONFIG)
     made.append_many(14)
     assert [segment.base_offset for segment in made.log.segments] == [0, 4, 8, 12]
@@ -28,7 +28,7 @@ def built() -> LogBuilder:
 
 
 def clean(made: LogBuilder, groups: list[tuple[int, list[int]]]) -> None:
-    """Does the rewriter's part: a `.cleaned` log for each base, with the batches at these offsets."""
+    """Writes the `.cleaned` files that the rewriter would write: a segment for each base, with the batches at these offsets."""
     batches = {header.base_offset: data for header, data in read_all(made.log)}
     for base, offsets in groups:
         file = made.disk.open(f"{DIRECTORY}/{base:020d}.log.cleaned", create=True)
@@ -81,7 +81,8 @@ def test_what_compaction_left_out_is_no_damage_under_another_policy() -> None:
 
 @pytest.mark.parametrize("config", [PLAIN, CONFIG])
 def test_a_gap_behind_what_was_compacted_is_damage(config: LogConfig) -> None:
-    """The end of a segment that was never compacted did not reach the disk, the next one did: nothing behind the hole counts (I5)."""
+    """A power failure has lost the end of a segment that was never compacted, but not the next segment. Nothing behind the hole is used
+    (I5)."""
     made = built()
     clean(made, [(0, [1])])
     made.log.replace_segments(made.log.segments[:1], [0])

@@ -1,4 +1,4 @@
-"""Pieces of files: they read what they name, and keep their file open as long as they live."""
+"""Slices of files: they return the bytes of their range, and keep their file open while they exist."""
 
 from __future__ import annotations
 

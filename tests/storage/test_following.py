@@ -1,4 +1,4 @@
-"""Batches from a leader: everything is judged before anything is written (I1, I4, I16)."""
+"""Batches from a leader: all are checked before the first is written (I1, I4, I16)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.storage.log_builder import PARTITION, LogBuilder, batch_of, offsets_o
 
 
 def sent(*batches: tuple[int, int]) -> bytearray:
-    """Batches of two records at (base offset, leader epoch)."""
+    """Returns batches of two records at (base offset, leader epoch)."""
     return bytearray(b"".join(bytes(batch_of(2, base_offset=base, leader_epoch=epoch)) for base, epoch in batches))
 
 
@@ -23,7 +23,8 @@ def test_gaps_and_new_epochs_are_legal() -> None:
 
 
 def test_a_batch_of_a_later_epoch_than_the_leaders_is_damaged() -> None:
-    """The CRC does not cover the epoch. The follower would fetch from then on as if it had records of an epoch that no leader had."""
+    """The CRC does not cover the epoch. With such a batch the follower would claim, in all later fetches, to have records of an epoch that
+    no leader had."""
     with pytest.raises(ApiError, match="offset 9 of epoch 5, which is newer than its own epoch 4") as refused:
         judge_followed(PARTITION, memoryview(sent((5, 4), (9, 5))), next_offset=5, epoch=1, epoch_max=4)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
@@ -44,7 +45,7 @@ def test_offsets_and_epochs_never_go_back(batches: tuple[tuple[int, int], ...]) 
 
 @pytest.mark.parametrize("position", [16, 17, 30, 60, 70])
 def test_one_damaged_batch_refuses_all_of_them(position: int) -> None:
-    """I4."""
+    """I4: no batch of the answer is appended."""
     built = LogBuilder()
     data = sent((0, 0), (2, 0), (4, 0))
     data[len(data) // 3 * 2 + position] ^= 0x55
@@ -56,7 +57,7 @@ def test_one_damaged_batch_refuses_all_of_them(position: int) -> None:
 
 @pytest.mark.parametrize("spoil", [lambda data: data[:-1], lambda data: data[:70] + b"!" + data[71:], lambda data: data[:61]])
 def test_a_log_that_starts_within_a_batch_keeps_its_start_when_that_batch_is_refused(spoil: Callable[[bytearray], bytearray]) -> None:
-    """Cut off, damaged, or only its header: nothing is cut before a whole and right batch is there."""
+    """The batch is incomplete, damaged, or only a header. The log is not restarted before a complete and valid batch has arrived."""
     built = LogBuilder()
     built.log.truncate_fully_and_start_at(3)
     data = spoil(bytearray(batch_of(5, base_offset=0, leader_epoch=1)))

@@ -1,4 +1,5 @@
-"""The copy of a log in another directory: the same batches, cut with the log, and one of the two under the log's name after any crash."""
+"""The copy of a log in another directory: it has the same batches and is truncated with the log. After any crash one of the two has the
+log's name."""
 
 from __future__ import annotations
 
@@ -210,7 +211,7 @@ def test_a_copy_that_outlived_the_tail_of_its_log_is_cut(lost: int, shared: int)
 
 
 def test_a_log_with_gaps_is_recovered_whole_after_it_was_copied() -> None:
-    """Compaction leaves gaps between batches; where a copy rolls there must be none between its segments."""
+    """Compaction leaves gaps between batches. Between the segments of the copy there must be no gap."""
     source = built(log_settings(segment_bytes=100))
     data = b""
     for offset in range(0, 60, 4):
@@ -243,7 +244,7 @@ def test_i5_after_a_power_failure_one_of_the_two_is_there_with_all_that_was_sync
 
 
 def found_after(disk: MemDisk) -> Log:
-    """What a start after a crash opens."""
+    """Returns the log that a start after a crash opens."""
     here, there = f"{ROOT}/{PARTITION}", f"{OTHER}/{PARTITION}"
     if not disk.exists(here) and not disk.exists(there):
         (copy,) = [name for name in disk.listdir(OTHER) if name.endswith("-future")]

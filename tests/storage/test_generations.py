@@ -1,4 +1,4 @@
-"""The generations of a log directory: what each life of the broker appends."""
+"""The generations of a log directory: which ids each run of the broker appends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A look into a batch on the loop ends at its budget, and comes to the same result in the worker (section 7: R8)."""
+"""An inspection of a batch on the loop ends at its budget. In the worker it has the same result (R8)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def demands(batch: bytearray, config: LogConfig = COMPACTED) -> Demands:
 
 
 def on_the_loop(batch: bytearray, config: LogConfig = COMPACTED, budget: LoopBudget | None = None) -> bytearray | None:
-    """The batch under another codec, if the topic demands one."""
+    """Inspects a batch on the loop. Returns the batch compressed with another codec, if the topic demands one."""
     found = inspect_here(memoryview(batch), read_batch_header(batch), demands(batch, config), budget or LoopBudget())
     assert found is not None and found.times == (NOW, NOW)
     return found.repacked
@@ -85,7 +85,8 @@ def test_append_time_alone_demands_nothing() -> None:
 
 @pytest.mark.parametrize("config", [log_settings(), log_settings(compression_type="zstd")])
 def test_a_plain_topic_demands_the_timestamps(config: LogConfig) -> None:
-    """Of uncompressed and of small batches, of those with an impossible header, and of all where timestamps are bounded."""
+    """The timestamps are read in uncompressed batches, in small ones, in batches with an impossible header, and in all batches if the topic
+    bounds timestamps."""
     plain, small, large = batch_of(1, codec=0), batch_of(1), batch_of(SMALL_RECORDS_MAX + 1)
     assert is_inspected(config)
     if config.compression_type == "producer":
@@ -157,7 +158,7 @@ def test_r8_a_bomb_is_refused_by_its_unpacked_size(codec: int, config: LogConfig
 
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_many_small_bombs_in_a_request_are_unpacked_up_to_its_budget_together(is_damaged: bool) -> None:
-    """A batch that is skipped, or refused, has cost its part of the budget too."""
+    """Skipped and refused batches are charged to the budget, too."""
     batch = batch_of(1, value=bytes(2 * LOOP_BYTES_MAX if not is_damaged else LOOP_BYTES_MAX // 2), codec=CODEC_GZIP)
     batch[-8:-4] = b"oops" if is_damaged else batch[-8:-4]  # gzip's checksum
     budget, header = LoopBudget(), read_batch_header(batch)
@@ -204,7 +205,7 @@ def test_a_level_that_is_set_is_used_in_both_places(codec: str, low: int, high: 
 
 
 def test_with_a_level_that_is_set_less_is_packed_on_the_loop() -> None:
-    """A high one takes many times as long."""
+    """A high compression level takes many times as long."""
     batch = batch_of(1, value=bytes(LOOP_BYTES_MAX // 2))
     assert on_the_loop(batch, log_settings(compression_type="gzip")) is not None
     with pytest.raises(WorkerNeeded):

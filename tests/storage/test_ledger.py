@@ -28,7 +28,7 @@ KEY = (TOPIC_ID, PARTITION.partition)
 
 @dataclass
 class Kept:
-    """A log with a ledger, and the checkpoints that lie beside it."""
+    """A log with a ledger, and its checkpoints."""
 
     disk: MemDisk = field(default_factory=lambda: MemDisk(ROOT))
     recovery_point: int = 0
@@ -51,7 +51,7 @@ class Kept:
         self.log.append(memoryview(batch), read_batch_header(batch), leader_epoch=epoch, now_ms=2_000)
 
     def after_kill(self) -> Kept:
-        """The same disk after the process was killed."""
+        """Returns the log on the same disk after the process was killed."""
         disk = MemDisk(ROOT)
         for path, data in self.disk.all_files().items():
             disk.write_file(path, data)
@@ -88,7 +88,8 @@ def test_a_flipped_bit_above_the_recovery_point_is_damage_and_not_a_torn_tail() 
 
 
 def damaged_heads(found: Kept, path: str) -> Iterator[tuple[int, int]]:
-    """Position and bit of each bit of base offset, length and leader epoch of each batch in a file, flipped one after the other."""
+    """Flips each bit of base offset, length and leader epoch of each batch in a file, one at a time. Yields the batch's position and the
+    number of the bit."""
     data = found.disk.read_file(path)
     for position, _ in iter_batches(data):
         for bit in range(8 * 16):
@@ -99,7 +100,8 @@ def damaged_heads(found: Kept, path: str) -> Iterator[tuple[int, int]]:
 
 @pytest.mark.parametrize("is_flushed", [True, False])
 def test_a_flipped_bit_of_a_header_that_no_crc_covers_is_damage(is_flushed: bool) -> None:
-    """Base offset and leader epoch, of the first and the last batch too: the replica would serve a record at a wrong offset."""
+    """The test covers base offset and leader epoch, also of the first and the last batch. Otherwise the replica would serve a record at a
+    wrong offset."""
     found = kept()
     for count, epoch in [(1, 1), (2, 1), (1, 2), (3, 2), (1, 5), (2, 5)]:
         found.append(count, epoch)
@@ -118,7 +120,7 @@ def test_a_flipped_bit_of_a_header_that_no_crc_covers_is_damage(is_flushed: bool
             again = killed.after_kill()
             assert read_all(again.open(is_replaceable=True)) == before[: len(read_all(again.log))], "a damaged batch is kept"
             assert again.log.log_end_offset == damage.first_offset
-    # Without the file of the epochs, an epoch may have begun with this batch: 0 before 1, 3 behind 2, 4 before 5.
+    # Without the file of epochs, a new epoch may have begun with this batch: 0 before 1, 3 behind 2, 4 before 5.
     assert missed == ([] if is_flushed else [(0, EPOCH_BIT), (before_5, EPOCH_BIT), (at_5, EPOCH_BIT)])
 
 

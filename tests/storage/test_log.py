@@ -1,4 +1,4 @@
-"""The log as its callers see it: append, read, roll, truncate, delete, durability, failures (I1, I2, I7, I16, I44)."""
+"""The methods of a log: append, read, roll, truncate, delete, sync, and their failures (I1, I2, I7, I16, I44)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_append_stamps_offset_and_epoch_and_nothing_else() -> None:
 
 
 def test_a_segment_has_its_indexes_from_its_first_batch_on() -> None:
-    """Kafka makes them with the log, and tools look for one beside each `.log`; they are empty until the first entry is due. A log without
-    a batch has none: files are most of what a new topic costs."""
+    """Kafka creates the indexes with the log, and tools look for an index beside each `.log`. They are empty until the first entry is due.
+    A log without a batch has none, because creating files is most of the cost of a new topic."""
     built = LogBuilder(log_settings(segment_bytes=200))
     first = {f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
     assert first & set(names(built.disk)) == {f"{0:020d}.log"}
@@ -289,7 +289,7 @@ def test_a_slice_outlives_the_segment_that_it_came_from() -> None:
 
 
 def test_what_was_marked_flushed_survives_power_loss() -> None:
-    """I5, with a group commit in which more was appended while the sync ran."""
+    """I5: more records were appended while the group commit was syncing."""
     built = LogBuilder(log_settings(segment_bytes=300))
     built.append_many(7)
     end, files = built.log.log_end_offset, built.log.unflushed_files()
@@ -325,7 +325,7 @@ def test_nothing_to_sync_when_all_is_durable() -> None:
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("written", [0, 1, 40])
 def test_a_failed_append_changes_nothing(number: int, written: int) -> None:
-    """I44: no acknowledgement, no trace, and the next append takes the same offset."""
+    """I44: the failed append is not acknowledged, leaves no bytes, and the next append gets the same offset."""
     built = LogBuilder()
     built.append_many(3)
     assert isinstance(built.disk, MemDisk)
@@ -402,7 +402,7 @@ def test_settings_may_change_while_the_log_is_open() -> None:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """A real log on a disk in memory against a list of (base offset, bytes)."""
+    """Compares a real log on a disk in memory with a list of (base offset, bytes)."""
 
     @initialize(segment=st.sampled_from([200, 700, 1 << 20]), interval=st.sampled_from([1, 200, 4096]))
     def start(self, segment: int, interval: int) -> None:

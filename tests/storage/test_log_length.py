@@ -1,4 +1,4 @@
-"""Look-ups read no more of a long log than of a short one: bytes are counted, not seconds."""
+"""Look-ups read as few bytes in a long log as in a short one. The tests count bytes, not seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INTERVAL = 500
 
 
 class CountingFile:
-    """Counts what is read of the segments."""
+    """Counts the bytes that are read from segments."""
 
     def __init__(self, file: MemFile) -> None:
         self._file = file
@@ -46,7 +46,7 @@ def built(batches: int, segment_bytes: int) -> LogBuilder:
 
 
 def read_for(work: object, arguments: list[int]) -> int:
-    """The most bytes that one call has read."""
+    """Returns the largest number of bytes that one call has read."""
     assert callable(work)
     most = 0
     for argument in arguments:

@@ -1,4 +1,4 @@
-"""Checkpoint entries count only for the topic id that they were written for, whenever the power fails (I41)."""
+"""Checkpoint entries are used only for the topic id that they were written for, whenever the power fails (I41)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def test_what_was_written_is_read_again_in_kafkas_files() -> None:
 
 
 def test_i41_at_no_moment_of_a_round_does_a_new_topic_inherit() -> None:
-    """The old topic's round is whole; then the round that knows the new topic of that name is cut off at each point in turn."""
+    """The round with the old topic is complete. The next round, which has a new topic of that name, is interrupted at each point in
+    turn."""
     images: list[MemDisk] = []
     disk = disk_with_directories()
     write_entries(disk, ROOT, {KEY: OF_OLD, OTHER: OF_OLD})
@@ -55,7 +56,8 @@ def test_i41_at_no_moment_of_a_round_does_a_new_topic_inherit() -> None:
 
 
 def test_i41_an_entry_without_its_row_does_not_count() -> None:
-    """The first round of a topic was cut off before its last file, and later the topic was deleted and another made."""
+    """The first round with a topic was interrupted before its last file. Later the topic was deleted, and another topic of that name was
+    created."""
     disk = disk_with_directories()
     write_entries(disk, ROOT, {OTHER: OF_OLD})
     small_files.write_offsets(disk, f"{ROOT}/{small_files.RECOVERY_POINT_FILE}", {KEY: 500, OTHER: 500})
@@ -63,7 +65,7 @@ def test_i41_an_entry_without_its_row_does_not_count() -> None:
 
 
 def test_i41_entries_of_partitions_that_are_gone_go_before_anything_is_made() -> None:
-    """Else a partition that comes back under the same topic id would inherit what was noted for its lost log."""
+    """Otherwise a partition that is created again with the same topic id would inherit the offsets of its lost log."""
     disk = disk_with_directories()
     write_entries(disk, ROOT, {KEY: OF_OLD, OTHER: OF_OLD})
     disk.remove_tree(f"{ROOT}/{KEY}")

@@ -1,4 +1,4 @@
-"""The bound of open files holds for logs that are written to, however many, and for what readers still hold."""
+"""The limit on open files includes all logs that are written to, and the slices that readers still use."""
 
 from __future__ import annotations
 

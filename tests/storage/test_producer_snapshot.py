@@ -38,7 +38,8 @@ def test_a_file_of_kafka_holds_the_last_batch() -> None:
 
 
 def test_idleness_by_a_clock_of_one_boot_is_not_taken_over() -> None:
-    """Version 1 of our part counted in CLOCK_MONOTONIC; on another machine an idle producer would be forgotten at once, or never."""
+    """Version 1 of our part measured idle time with CLOCK_MONOTONIC. On another machine an idle producer would be removed immediately, or
+    never."""
     data = bytearray(encode_snapshot([ROW, IDLE], [(4, 9)]))
     data[data.index(b"OTLA") + 5] = 1
     data[2:6] = pack(">I", crc32c(data[6:]))

@@ -1,4 +1,5 @@
-"""Producer states by rule, and against a slow model that judges every batch by the whole log (I19, I20, I21, I24, I25)."""
+"""The rules of producer states, and a comparison with a slow model that checks every batch against the whole log (I19, I20, I21, I24,
+I25)."""
 
 from __future__ import annotations
 
@@ -65,12 +66,12 @@ def test_i19_sequences_wrap_behind_the_last() -> None:
 
 
 def test_a_producer_without_state_may_begin_anywhere() -> None:
-    """Its earlier batches may have been deleted by retention."""
+    """Retention may have deleted the producer's earlier batches."""
     assert ProducerStates(KEY).check(data(41)) is None
 
 
 def test_the_first_batch_of_a_version_2_transaction_is_number_0() -> None:
-    """Each such transaction has its own epoch, so a later number means that an earlier batch is still under way."""
+    """Each such transaction has its own epoch, so a higher sequence means that an earlier batch has not arrived yet."""
     states = ProducerStates(KEY)
     late = data(3, is_transactional=True)
     assert refusal(states, late, transaction_version=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -94,7 +95,7 @@ def test_a_batch_that_certainly_was_appended_before_those_is_a_duplicate_sequenc
 
 
 def test_a_batch_from_before_all_that_is_known_is_not_called_a_duplicate() -> None:
-    """A producer that came back after its state was forgotten: the earlier batch may never have been appended."""
+    """The producer's state was removed, and the producer sends again. The earlier batch may never have been appended."""
     states = states_after(*[data(10 + number, 1) for number in range(8)])
     assert refusal(states, data(9)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert refusal(states, data(10)) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
@@ -108,7 +109,7 @@ def test_the_same_sequences_with_other_bytes_are_refused() -> None:
 
 @pytest.mark.parametrize("stored", [TIMESTAMP_TYPE_BIT, 3])
 def test_bytes_are_not_compared_where_the_broker_changed_them(stored: int) -> None:
-    """The CRC in the log is the broker's own after LogAppendTime or a change of codec; the same after a restart."""
+    """With LogAppendTime or another codec, the CRC in the log is the broker's. The bytes are not compared after a restart either."""
     states = states_after(data(0, crc=1, attributes=stored))
     assert states.check(data(0, crc=2)) is not None
 
@@ -190,7 +191,8 @@ def test_kafka_17754_a_late_marker_does_not_end_the_next_transaction() -> None:
 
 
 def test_a_producer_expires_after_silence_by_the_brokers_clock() -> None:
-    """Years-old timestamps in the records do not make it expire, an open transaction keeps it (KAFKA-9144: markers count as writing)."""
+    """Timestamps of records that are years old do not make a producer expire, and an open transaction keeps it. A marker ends the idle time
+    (KAFKA-9144)."""
     states = states_after(data(0), data(0, producer_id=8, is_transactional=True))
     day = 86_400_000
     assert states.expire(now_ms=100 * day, expiration_ms=day) == 0
@@ -210,7 +212,8 @@ def restored(states: ProducerStates) -> ProducerStates:
 
 @pytest.mark.parametrize("is_swept_since", [True, False])
 def test_idleness_counts_over_restarts(is_swept_since: bool) -> None:
-    """By the time of day, so that it means the same after a reboot and on another machine. Never too short: the sweep is what counts."""
+    """Idle time is measured with wall time, so it continues after a reboot and on another machine. It begins with a sweep, so it is never
+    too long."""
     minute, day = 60_000, 86_400_000
     states = states_after()
     for sweep in (98, 99, 100):
@@ -255,7 +258,7 @@ class Event(NamedTuple):
 
 
 def judge(log: list[Event], header: BatchHeader) -> str:
-    """What is right for a client's batch, worked out from the whole log."""
+    """Returns the right result for a client's batch, computed from the whole log."""
     mine = [event for event in log if event.header.producer_id == header.producer_id]
     if not mine:
         return "append"
@@ -286,7 +289,8 @@ def judge(log: list[Event], header: BatchHeader) -> str:
 
 
 class ProducersMachine(RuleBasedStateMachine):
-    """Any mix of batches, retries, markers, high watermarks, truncations and restarts: the state is that of the log."""
+    """Runs any mix of batches, retries, markers, high watermarks, truncations and restarts. The state must always be the one that the log
+    gives."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -350,7 +354,7 @@ class ProducersMachine(RuleBasedStateMachine):
 
     @rule(keep=st.integers(0, 20))
     def restart(self, keep: int) -> None:
-        """From a snapshot somewhere in the log, and the batches after it."""
+        """Restores the state from a snapshot at any point of the log and the batches after it."""
         cut = min(keep, len(self.log))
         early = replayed(self.log[:cut])
         restored = ProducerStates(KEY)

@@ -1,4 +1,4 @@
-"""What a log is after a clean stop, a kill, a power loss, and with damaged files (I5, I6, I43)."""
+"""The state of a log after a clean stop, a kill or a power failure, and with damaged files (I5, I6, I43)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def memory(built: LogBuilder) -> MemDisk:
 
 
 def filled(config: LogConfig = SMALL, number: int = 24) -> LogBuilder:
-    """Several segments with epochs, a producer and aborted transactions."""
+    """Returns a log of several segments with epochs, a producer and aborted transactions."""
     built = LogBuilder(config)
     for index in range(number):
         kind = index % 4
@@ -124,7 +124,8 @@ def test_after_a_kill_only_what_lies_behind_the_recovery_point_is_read() -> None
 
 
 def test_a_power_cut_within_a_recovery_loses_no_aborted_transaction() -> None:
-    """I24, I43: below the recovery point the index of aborted transactions is all there is, so it is replaced whole or not at all."""
+    """I24, I43: recovery does not rebuild the index of aborted transactions below the recovery point, so the file is replaced
+    atomically."""
     built = LogBuilder()
     for number in range(3):
         built.append(batch_of(producer_id=number, producer_epoch=0, base_sequence=0, is_transactional=True))
@@ -154,7 +155,7 @@ def test_a_power_cut_within_a_recovery_loses_no_aborted_transaction() -> None:
     ],
 )
 def test_a_missing_or_damaged_index_is_made_again_as_it_was(suffix: str, damage: str, was_clean: bool) -> None:
-    """I6. After a clean stop, a missing transaction index and a single entry of zeros look like good ones."""
+    """I6. After a clean stop, a missing transaction index and a single entry of zeros look valid, so these cases are excluded."""
     built = filled()
     aborted = built.log.aborted_transactions(0, built.log.log_end_offset)
     built.log.close(clean=True)
@@ -180,7 +181,7 @@ def test_a_missing_or_damaged_index_is_made_again_as_it_was(suffix: str, damage:
 @pytest.mark.parametrize("entry", [0, 1, -1])
 @pytest.mark.parametrize("is_sealed", [True, False])
 def test_an_index_entry_of_which_the_end_was_lost_is_noticed(is_sealed: bool, entry: int) -> None:
-    """I6: indexes are not synced, so a power cut may leave a part of an entry; it looks like a good one."""
+    """I6: indexes are not synced, so a power failure may leave a part of an entry, which looks valid."""
     built = LogBuilder(log_settings(index_interval_bytes=100))
     built.append_many(30)
     if is_sealed:
@@ -203,7 +204,7 @@ def test_an_index_entry_of_which_the_end_was_lost_is_noticed(is_sealed: bool, en
 
 
 def test_a_torn_tail_is_cut_and_nothing_else() -> None:
-    """I43."""
+    """I43: batches before the torn tail are kept."""
     built = filled()
     batches = read_all(built.log)
     path = built.log.active.path(".log")
@@ -233,7 +234,7 @@ def test_a_wrong_crc_in_the_tail_cuts_from_there_over_all_later_segments() -> No
 
 
 def test_damage_below_the_recovery_point_is_never_cut() -> None:
-    """P11: it names the file and the offset, and leaves every byte where it is."""
+    """P11: the error names the file and the offset, and the files are not changed."""
     built = filled()
     built.log.flush()
     built.checkpoint()
@@ -273,7 +274,8 @@ def test_a_torn_epoch_file_is_made_again_from_the_batches(content: bytes) -> Non
 
 
 def test_epochs_that_begin_in_damage_below_the_recovery_point_are_unknown() -> None:
-    """With a wrong epoch there, the batches of another replica seemed to be of another history, and repaired nothing."""
+    """Formerly a wrong epoch was noted there. The batches of another replica then seemed to have another history, and the damage was not
+    repaired."""
     built = LogBuilder(log_settings(segment_bytes=100))
     for epoch in (0, 1, 1):
         built.append(batch_of(3), leader_epoch=epoch)
@@ -329,7 +331,7 @@ def test_offsets_in_names(name: str, offset: int | None) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_power_loss_at_every_change_of_the_disk(seed: int) -> None:
-    """I5, I6, I43: every image opens without help, holds a prefix that reaches the recovery point, and takes appends."""
+    """I5, I6, I43: each possible state of the disk opens, holds all records up to the recovery point, and accepts appends."""
     random = SeededRandom(seed)
     built = LogBuilder(SMALL)
     images: list[tuple[MemDisk, int, int, list[tuple[int, bytes]]]] = []
@@ -384,7 +386,7 @@ def judge_image(disk: MemDisk, point: int, end_min: int, expected: list[tuple[in
 
 
 def test_a_directory_that_kafka_wrote_without_our_files_opens() -> None:
-    """No epoch file, no metadata, no snapshot: only segments."""
+    """The directory has only segments: no epoch file, no metadata, no snapshot."""
     built = filled()
     batches = read_all(built.log)
     built.log.close(clean=True)
@@ -426,7 +428,8 @@ def test_a_torn_partition_metadata_is_reported_and_written_again() -> None:
 
 
 def test_i44_what_a_failed_sync_may_have_dropped_is_written_again() -> None:
-    """The kernel takes the pages for clean, so that a sync through a fresh descriptor says that all is well; then the power fails."""
+    """After the failed sync the kernel treats the pages as clean, so a sync through another descriptor reports success. Then the power
+    fails."""
     built = LogBuilder(log_settings(segment_bytes=3 * len(batch_of()), index_interval_bytes=1))
     disk = built.disk
     assert isinstance(disk, MemDisk)
@@ -452,7 +455,8 @@ def test_i44_what_a_failed_sync_may_have_dropped_is_written_again() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_i6_what_is_appended_after_a_truncation_does_not_count_as_synced(seed: int) -> None:
-    """The checkpoint of before the cut names more: the power goes with an abort marker in the log, and its entry in no index."""
+    """The checkpoint from before the truncation has a higher offset. The power fails when the log has an abort marker whose index entry is
+    not written."""
     built = LogBuilder()
     built.append_many(9)
     built.append(batch_of(1, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))

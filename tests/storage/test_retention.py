@@ -13,7 +13,7 @@ SIZE = len(batch_of())
 
 
 def built(config: LogConfig) -> LogBuilder:
-    """Five segments of two batches, with timestamps 1000, 1010 ... 1090."""
+    """Returns a log of five segments with two batches each, with timestamps 1000, 1010 ... 1090."""
     made = LogBuilder(config)
     made.append_many(10)
     assert [segment.base_offset for segment in made.log.segments] == [0, 2, 4, 6, 8]

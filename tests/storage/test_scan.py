@@ -1,4 +1,4 @@
-"""Walking batches: every whole one, and the exact place of the first that cannot be one (I1, P11)."""
+"""Scans of batches: they yield every complete batch, and report the exact position of the first invalid one (I1, P11)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_any_flipped_byte_but_in_offset_and_epoch_is_noticed(position: int, mask
     size = len(data) // 3
     data[position] ^= mask
     if position % size < 8 or 12 <= position % size < 16:
-        return  # base offset and leader epoch stand outside of the CRC
+        return  # the CRC does not cover base offset and leader epoch
     with pytest.raises(DamageError) as caught:
         list(scan_batches(file_of(bytes(data)), 0, len(data), next_offset=0, crc_from=0))
     assert caught.value.position == position // size * size

@@ -1,4 +1,5 @@
-"""Segments: look-ups in a tail that is remembered or not, bounded open files, indexes on demand, rolling limits."""
+"""Segments: look-ups with and without the remembered tail, the limit on open files, indexes that are loaded on use, and when a segment is
+rolled."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tests.storage.log_builder import ROOT, LogBuilder, batch_of
 
 
 def segment_of(counts: list[int], *, interval: int = 150, disk: MemDisk | None = None, open_files: OpenFiles | None = None) -> Segment:
-    """A new segment from offset 100 on, with batches of these numbers of records."""
+    """Returns a new segment with base offset 100 and batches of these numbers of records."""
     made = Segment(
         disk or MemDisk(ROOT),
         ROOT,
@@ -46,7 +47,7 @@ def append(made: Segment, batch: bytearray, last_offset: int, timestamp: int) ->
 
 
 def places(made: Segment) -> list[tuple[int, int, int]]:
-    """(position, last offset, size) of every batch."""
+    """Returns (position, last offset, size) of every batch."""
     return [(position, header.last_offset, header.size_bytes) for position, header, _ in made.scan(0)]
 
 

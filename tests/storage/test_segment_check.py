@@ -1,4 +1,4 @@
-"""Damage of every kind is found where it is, and what stands around it is not taken for damaged (P11)."""
+"""Damage of every kind is found at its position, and the batches around it are not reported as damaged (P11)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEGMENT_BYTES = 4_000
 
 @pytest.fixture
 def built() -> LogBuilder:
-    """Batches of one record each, some of them in sealed segments, whose indexes have an entry for every second batch."""
+    """Returns a log of batches with one record each, some in sealed segments. The indexes have an entry for every second batch."""
     made = LogBuilder(log_settings(segment_bytes=SEGMENT_BYTES, index_interval_bytes=100))
     for _ in range(BATCHES):
         made.append(batch_of())
@@ -78,7 +78,8 @@ def test_a_damaged_head_costs_what_lies_before_the_next_entry_of_the_index(built
 
 
 def test_a_flipped_bit_of_a_head_that_no_crc_covers_is_found() -> None:
-    """Base offset, length and leader epoch: the damaged batch is within the damage, whatever its neighbours are."""
+    """The bits of base offset, length and leader epoch are flipped. The damaged batch is within the reported range, whatever its neighbours
+    are."""
     built = LogBuilder(log_settings(segment_bytes=SEGMENT_BYTES, index_interval_bytes=100))
     for number in range(BATCHES):
         built.append(batch_of(1 + number % 3), leader_epoch=number // 9)
@@ -141,7 +142,7 @@ def test_damage_without_an_index_costs_the_rest(built: LogBuilder) -> None:
 
 
 def test_another_file_in_its_place_is_damage_from_the_beginning(built: LogBuilder) -> None:
-    """A misdirected write of a whole file."""
+    """A whole file was overwritten by a misdirected write."""
     first, second = built.log.segments[:2]
     content = second.file().pread(second.size, 0)
     built.disk.open(first.path(".log")).pwrite(content[: first.size], 0)

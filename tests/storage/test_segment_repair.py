@@ -1,4 +1,4 @@
-"""Damaged segments are replaced by what another replica holds, byte for byte, and never by anything else (P11, I3, I43)."""
+"""Damaged segments are replaced by the batches of another replica, byte for byte, and never by anything else (P11, I3, I43)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = {"segment_bytes": 2_000, "index_interval_bytes": 100}
 
 
 def two_replicas(*, is_transactional: bool = False, **changes: object) -> tuple[LogBuilder, LogBuilder]:
-    """A leader and a follower with the same log of several segments."""
+    """Returns a leader and a follower with the same log of several segments."""
     leader, follower = (LogBuilder(log_settings(**SETTINGS, **changes)) for _ in range(2))
     for number in range(60):
         if is_transactional and number % 10 < 9:
@@ -40,7 +40,7 @@ def disk_of(built: LogBuilder) -> MemDisk:
 
 
 def repair(follower: Log, segment: Segment, leader: Log, *, bytes_max: int = 500) -> list[str] | None:
-    """As a follower does it, with a leader that sends `bytes_max` at a time."""
+    """Repairs a segment as a follower does, from a leader that sends `bytes_max` at a time."""
     plan, old = segment_repair.plan(follower, segment, now_ms=5_000)
     made = Replacement(follower.disk, plan)
     while not made.is_complete:
@@ -51,7 +51,7 @@ def repair(follower: Log, segment: Segment, leader: Log, *, bytes_max: int = 500
 
 
 def rot(built: LogBuilder, offset: int) -> Segment:
-    """Flips a bit in the records at an offset."""
+    """Flips a bit in the records at an offset. Returns the segment."""
     (segment,) = [each for each in built.log.segments if each.base_offset <= offset and (offset < each.end_offset or not each.is_sealed)]
     disk_of(built).flip_bits(segment.path(".log"), segment.position_of(offset) + 64)
     return segment
@@ -92,7 +92,7 @@ def test_a_file_that_is_missing_is_made_again_at_its_place() -> None:
 
 
 def test_a_hole_that_a_start_found_between_segments_is_filled() -> None:
-    """The start takes the segments that it finds; a reader who comes to the hole is not led past it (P11)."""
+    """The start accepts the segments that it finds. A reader at the hole gets an error, and not the records behind it (P11)."""
     leader, follower = two_replicas()
     first, gone, third = follower.log.segments[:3]
     follower.log.close(clean=True)
@@ -121,7 +121,7 @@ def test_damage_in_the_active_segment_is_replaced_once_it_is_sealed() -> None:
 
 @pytest.mark.parametrize("crash_at", ["rename", "sync_directory"])
 def test_a_crash_leaves_the_old_segment_or_the_new_one(crash_at: str) -> None:
-    """At each rename, or at each sync of the directory."""
+    """The broker crashes at each rename, or at each sync of the directory."""
     leader, follower = two_replicas()
     whole = read_all(leader.log)
     segment = rot(follower, follower.log.segments[1].base_offset + 3)
@@ -183,7 +183,7 @@ def test_nothing_but_the_same_history_replaces_a_segment() -> None:
         made.discard()
     made = Replacement(follower.disk, plan)
     made.add(b"".join(good[:-1] + too_far))
-    assert made.is_complete  # what lies behind the range is not taken
+    assert made.is_complete  # batches behind the range are not used
     assert sum(made.finish()) == segment.base_offset
     made.discard()
     assert not [name for name in names(follower.disk) if "cleaned" in name]
@@ -204,7 +204,7 @@ def test_a_log_that_has_changed_meanwhile_keeps_what_it_has() -> None:
 
 
 def test_only_what_the_log_still_has_to_serve_is_fetched() -> None:
-    """The leader deleted what lies below the log's start."""
+    """The leader has deleted the records below the log's start."""
     leader, follower = two_replicas()
     segment = rot(follower, follower.log.segments[1].base_offset + 3)
     start = segment.base_offset + 5

@@ -1,4 +1,5 @@
-"""Compaction against a dict: the last value of each key at its old offset, whatever transactions, crashes and rounds (I6, I8, I24, I43)."""
+"""Compares compaction with a dict: each key has its last value at its old offset, with any transactions, crashes and rounds (I6, I8, I24,
+I43)."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def plan(partition: Partition, *, now_ms: int = 10, first_dirty: int = 0) -> Com
 
 
 def run(partition: Partition, *, now_ms: int = 10, first_dirty: int = 0) -> CompactionResult:
-    """One whole round over everything but the active segment."""
+    """Runs a whole round over all segments except the active one."""
     partition.log.roll()
     job = plan(partition, now_ms=now_ms, first_dirty=first_dirty)
     assert job is not None
@@ -86,7 +87,7 @@ def run(partition: Partition, *, now_ms: int = 10, first_dirty: int = 0) -> Comp
 
 
 def batches(partition: Partition, *, isolation: int = 0) -> list[tuple[BatchHeader, bytes, list[tuple[int, int]]]]:
-    """Every batch that a consumer is sent, with the aborted transactions that came with it."""
+    """Returns every batch that a consumer gets, with the aborted transactions in the same answer."""
     found = []
     offset = partition.log.log_start_offset
     while True:
@@ -100,7 +101,7 @@ def batches(partition: Partition, *, isolation: int = 0) -> list[tuple[BatchHead
 
 
 def records(partition: Partition) -> dict[int, tuple[str, str | None]]:
-    """What a reader of committed data gets, by offset; it drops aborted records as clients do."""
+    """Returns the records that a reader of committed data gets, by offset. It drops aborted records as clients do."""
     seen = {}
     running: set[int] = set()
     begun: set[tuple[int, int]] = set()
@@ -127,7 +128,7 @@ def table(seen: dict[int, tuple[str, str | None]]) -> dict[str, str]:
 
 
 def kinds(partition: Partition) -> list[str]:
-    """The batches of the log in short: d(ata), e(mpty), m(arker)."""
+    """Returns the kinds of the log's batches as letters: d(ata), e(mpty), m(arker)."""
     return ["m" if header.is_control else "d" if header.record_count else "e" for header, _, _ in batches(partition)]
 
 
@@ -449,7 +450,7 @@ def test_p11_a_damaged_batch_is_not_given_a_new_crc(disk: MemDisk, partition: Pa
 
 
 class History:
-    """Plain and transactional writers, compaction in between, against the fold of what was committed."""
+    """Runs plain and transactional writers with compaction in between, and compares the log with the last committed values."""
 
     def __init__(self, seed: int, disk: MemDisk) -> None:
         self.random = Random(seed)
@@ -518,7 +519,8 @@ def test_i8_any_history_keeps_the_table(first_seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_i43_a_crash_at_any_change_of_the_disk_keeps_the_table(seed: int) -> None:
-    """Every image that a power loss during a round could leave opens with the same table; the indexes are those of the log (I6)."""
+    """Each state of the disk that a power failure during a round can leave opens with the same values, and its indexes agree with the log
+    (I6)."""
     disk = MemDisk("/data")
     history = History(seed, disk)
     for _ in range(50):

@@ -1,4 +1,4 @@
-"""Small files: Kafka's bytes, atomic replacement at every step, damage named."""
+"""Small files: they have Kafka's bytes, are replaced atomically, and an error names their damage."""
 
 from __future__ import annotations
 

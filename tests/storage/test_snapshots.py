@@ -1,4 +1,5 @@
-"""Snapshot files of producers: which are kept, which serve, and that replaying the rest gives the live state (I6, I20)."""
+"""Snapshot files of producers: which are kept, which are used, and that replaying the later batches gives the state of the running broker
+(I6, I20)."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ MANY = AT_ONCE_MAX + 1
 
 
 def log_of_many() -> LogBuilder:
-    """A log of more producers than are saved at once, and a segment behind them."""
+    """Returns a log with more producers than are saved in one step, and a segment behind them."""
     built = LogBuilder(log_settings(retention_bytes=0))
     for producer in range(MANY):
         built.append(batch_of(producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=producer == 5))

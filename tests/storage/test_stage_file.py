@@ -1,4 +1,4 @@
-"""Files of staged chunks: positions, damage, and what a start removes."""
+"""Files of staged chunks: positions, damage, and their removal at the start of a broker."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_the_number_of_batches_is_bounded() -> None:
 
 
 def test_the_rules_of_the_topic_count() -> None:
-    """A compacted topic needs keys, as with Produce."""
+    """The records of a chunk for a compacted topic need keys, as in Produce."""
     with pytest.raises(ApiError) as refused:
         check(batch(b"a"), log_settings(is_compacted=True))
     assert refused.value.code is ErrorCode.INVALID_RECORD

@@ -14,7 +14,7 @@ starts = st.lists(st.integers(-1, 60), min_size=1, max_size=30)
 
 
 def built_from(timestamps: list[int], *, segment_bytes: int = 500) -> tuple[LogBuilder, list[int]]:
-    """A log with two records a batch, and the timestamp of every record."""
+    """Returns a log with two records in each batch, and the timestamp of every record."""
     built = LogBuilder(log_settings(segment_bytes=segment_bytes, index_interval_bytes=100))
     records = []
     for timestamp in timestamps:

@@ -1,4 +1,4 @@
-"""Every refusal of a batch with its error, and what the broker stamps (section 7: R1, R2, R3, R6, R7, R8, R9, R10)."""
+"""Every refusal of a batch with its error, and the fields that the broker stamps (R1, R2, R3, R6, R7, R8, R9, R10)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def good(**fields: object) -> bytearray:
 
 
 def changed(position: int, data: bytes, batch: bytearray | None = None) -> bytearray:
-    """A batch with other bytes and a CRC that fits them."""
+    """Returns a batch with changed bytes and a right CRC."""
     batch = good() if batch is None else batch
     batch[position : position + len(data)] = data
     stamp_crc(batch, 0, len(batch))
@@ -50,7 +50,7 @@ def changed(position: int, data: bytes, batch: bytearray | None = None) -> bytea
 
 
 def check(batch: bytes | bytearray, config: LogConfig) -> BatchHeader:
-    """What is done with a client's batch before it is appended."""
+    """Runs the checks of a client's batch before its append."""
     view = memoryview(bytearray(batch))
     header = check_batch(view, config)
     found = InspectHere().inspect(view, header, config)
@@ -132,7 +132,7 @@ def test_r10_the_size_counts_as_it_was_sent() -> None:
     "times", [(NOW + HOUR + 1, NOW), (NOW, NOW + HOUR + 1), (NOW - HOUR - 1, NOW), (NOW, NOW - HOUR - 1), (NOW, 1, NOW), (-1, 1, NOW)]
 )
 def test_r6_timestamps_out_of_the_topics_window(times: tuple[int, ...], codec: int) -> None:
-    """Every record counts, not only the first and the newest."""
+    """The timestamp of every record is checked, not only of the first and the newest."""
     config = log_settings(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
     batch = encode_batch([Record(offset, time, None, b"") for offset, time in enumerate(times)], codec=codec)
     assert refusal(batch, config) is ErrorCode.INVALID_TIMESTAMP
@@ -203,7 +203,7 @@ def test_any_bytes_are_refused_with_an_error(data: bytes) -> None:
 
 @given(st.integers(0, len(good()) - 1), st.integers(1, 255))
 def test_any_changed_byte_behind_the_stamps_is_found(position: int, mask: int) -> None:
-    """P11: only base offset and leader epoch, which the broker sets, are outside of what is checked."""
+    """P11: the CRC covers everything except base offset and leader epoch, which the broker sets."""
     batch = good()
     batch[position] ^= mask
     if LEADER_EPOCH_AT <= position < MAGIC_AT:
