@@ -1,4 +1,4 @@
-"""The hard state of a group machine: all that the log decides, so that a live machine can be compared with a replayed one (P9, I36)."""
+"""Returns the hard state of a group coordinator's state machine, to compare a running one with a replayed one (P9, I36)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ottla.groups.modern.group import EpochGroup
 
 
 def hard_state(machine: GroupMachine) -> dict[str, Any]:
-    """Groups of each kind by id, committed and pending offsets; equal for machines that have applied the same records."""
+    """Returns the groups of each kind by id, and the committed and pending offsets. They are equal for state machines that have applied the
+    same records."""
     shard = machine.shard
     classic = [group for group in shard.groups.values() if isinstance(group, ClassicGroup)]
     with_epochs = [group for group in shard.groups.values() if isinstance(group, EpochGroup)]

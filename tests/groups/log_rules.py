@@ -1,4 +1,4 @@
-"""What the log does to every group coordinator, whatever its groups are: it holds answers back, refuses, and is loaded again."""
+"""Steps of the log for tests of every group coordinator: it delays answers, refuses records, and is loaded again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.scenarios.groups_world import World
 
 
 class LogRules(RuleBasedStateMachine):
-    """The base of the state machines of groups; a step is one command of the transcripts."""
+    """The base class of hypothesis's state machines for groups. A step is one command of the transcripts."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class LogRules(RuleBasedStateMachine):
 
     @invariant()
     def live_state_is_the_replay_of_the_log(self) -> None:
-        """P9, I36."""
+        """P9, I36: the running state equals the replay of the log."""
         replica = GroupMachine(self.world.settings, self.world.topics, self.world.random)
         self.world.log.replay(replica)
         assert hard_state(replica) == hard_state(self.world.machine)

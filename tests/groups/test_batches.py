@@ -1,4 +1,4 @@
-"""What the coordinator logs of its own accord fits into batches of `max.message.bytes`, however much it is (I35)."""
+"""Records that the coordinator logs by itself fit into batches of `max.message.bytes`, however many there are (I35)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_is_committed_to_a_topic_made_anew_is_not_forgotten_with_the_old_on
 
 
 def test_a_deletion_is_forgotten_once_its_offsets_are() -> None:
-    """A later retry, for another topic, must not concern a topic of this name that was made since."""
+    """A later retry for another topic must not delete offsets of a new topic with this name."""
     world = committed()
     world.run("drop-topic gone")
     assert not world.machine.shard.deleted_topics
@@ -88,7 +88,7 @@ def test_an_offset_that_compaction_would_get_wrong_is_logged_once_more_however_o
 
 
 def test_an_offset_that_is_to_be_forgotten_is_not_logged_once_more() -> None:
-    """It would look like one that was committed after the deletion."""
+    """If the offset were logged again, it would look as if it was committed after the deletion."""
     world = World()
     world.run("txn-commit 5 t-0=1")
     world.run("commit - t-0=2")

@@ -48,7 +48,7 @@ def coordinator(
 
 
 class LedPartition:
-    """The first partition of `__consumer_offsets`, empty, led here."""
+    """The empty first partition of `__consumer_offsets`, which this broker leads."""
 
     topic_partition = TopicPartition(GROUP_METADATA_TOPIC, 0)
     log = SimpleNamespace(log_start_offset=0, log_end_offset=0)

@@ -1,4 +1,4 @@
-"""A caller that is answered by a later decision gets one answer, whichever comes first."""
+"""A caller that is answered by a later decision gets exactly one answer: the first one."""
 
 from __future__ import annotations
 

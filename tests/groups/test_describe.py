@@ -1,4 +1,4 @@
-"""The description of groups with epochs: what is shown of those that are there, and the error of the others."""
+"""Descriptions of modern groups: the fields of existing groups, and the errors for other groups."""
 
 from __future__ import annotations
 

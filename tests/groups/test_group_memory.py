@@ -1,4 +1,4 @@
-"""The memory of all groups of a broker is bounded, whatever becomes of their members (I46)."""
+"""The memory of all groups of a broker is bounded, also after their members have left (I46)."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def join(coordinator: Coordinator, number: int, size: int, **fields: Any) -> Err
 
 
 def test_i46_groups_of_one_member_each_are_bounded(coordinator: Coordinator) -> None:
-    """Their metadata was bounded for each group, and there may be any number of groups."""
+    """Formerly only the metadata of each group was limited, and a client can create any number of groups."""
     codes = [join(coordinator, number, 20_000) for number in range(8)]
     assert codes == [ErrorCode.NONE] * 4 + [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 4
     assert len(coordinator.shard.groups) == 4
@@ -128,7 +128,7 @@ def test_i46_ids_that_are_never_used_are_bounded(coordinator: Coordinator) -> No
 
 
 def test_i46_members_of_the_new_protocols_are_bounded(coordinator: Coordinator) -> None:
-    """They said which topics they read, existing or not."""
+    """The members subscribe to long lists of topics, which need not exist."""
     topics = [f"a-topic-of-some-length-{number}" for number in range(250)]
     codes = [beat(coordinator, f"group-{number}", topics=topics) for number in range(8)]
     assert codes[0] is ErrorCode.NONE and codes[-1] is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -193,7 +193,7 @@ def test_long_instance_ids_are_refused(coordinator: Coordinator) -> None:
 
 
 def test_nothing_is_left_of_a_group_that_was_deleted(coordinator: Coordinator) -> None:
-    """0.2 kB stayed for each group that there had ever been."""
+    """Formerly 0.2 kB remained for each group that had ever existed."""
     assert beat(coordinator, "g") is ErrorCode.NONE
     assert beat(coordinator, "g", member_epoch=-1) is ErrorCode.NONE
     codes: list[ErrorCode] = []

@@ -1,4 +1,4 @@
-"""Requests of clients in any order: the live state is the replay of the log (P9, I36), and each waiting request is answered once."""
+"""Requests of clients in any order: the state equals the replay of the log (P9, I36), and each waiting request is answered once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = group_settings(initial_rebalance_delay_ms=0, consumer_assignment_inte
 
 
 class GroupsUnderChange(LogRules):
-    """Three clients and two producers on one group; a step is one command of the transcripts."""
+    """Three clients and two producers of one group. A step is one command of the transcripts."""
 
     def __init__(self) -> None:
         super().__init__(World(SETTINGS))
@@ -46,7 +46,7 @@ class GroupsUnderChange(LogRules):
 
     @rule(name=NAMES, share=st.sampled_from(["x", "@t-0", "@t-1"]))
     def sync_oddly(self, name: str, share: str) -> None:
-        """What no assignor of consumers gives: other bytes, or one partition to two members."""
+        """Sends an assignment that no assignor of consumers makes: other bytes, or one partition for two members."""
         self.world.run(f"sync {name} assign=a:{share},b:@t-0")
 
     @rule(name=NAMES)
@@ -107,7 +107,7 @@ class GroupsUnderChange(LogRules):
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:
-        """I34: what one member has or is giving up, no other has."""
+        """I34: a partition that a member has, or is revoking, belongs to no other member."""
         for group in self.world.machine.shard.groups.values():
             if isinstance(group, ConsumerGroup):
                 held = [
@@ -142,9 +142,8 @@ class GroupsUnderChange(LogRules):
 
     @invariant()
     def members_are_watched(self) -> None:
-        """A silent member is removed: it waits with a request, or a timer looks after it.
-
-        Timers are effects: while a decision is held, those of what it made are not there yet.
+        """A silent member is removed: each member has a waiting request or a timer. Timers are effects: while a decision waits for its
+        commit, its timers are not set yet.
         """
         if not self.world.host.is_idle:
             return
@@ -215,7 +214,7 @@ def test_a_decision_says_what_to_answer_when_the_log_refuses() -> None:
 
 
 def test_two_deletions_of_one_big_group_are_both_answered() -> None:
-    """Each goes on in steps of its own: the second took the place of the first, which was never answered."""
+    """Each deletion runs in its own steps. Formerly the second deletion replaced the first, which was never answered."""
     world = World()
     world.topics.counts["t"] = 3500
     for start in range(0, 3500, 500):

@@ -1,4 +1,4 @@
-"""A coordinator whose long work waits until the test takes it a step further."""
+"""A coordinator whose long work runs one step each time that the test calls `step`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.scenarios.groups_world import World
 
 
 class TurnsWorld(World):
-    """See above; for share groups, a base of theirs beside this one."""
+    """See the module. Tests of share groups combine it with another base class."""
 
     def __init__(self) -> None:
         self.waiting: deque[Iterator[object]] = deque()
@@ -23,7 +23,7 @@ class TurnsWorld(World):
         return host
 
     def step(self) -> bool:
-        """One step of the first that waits; whether there is more to do."""
+        """Runs one step of the first waiting work. Returns whether there is more to do."""
         if self.waiting and next(self.waiting[0], self) is self:
             self.waiting.popleft()
         return bool(self.waiting)

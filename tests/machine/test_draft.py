@@ -1,4 +1,5 @@
-"""Decisions as they are built: records, effects in their order, and the refusal that answers and repairs."""
+"""Building of decisions: records, effects in their order, and the effects after a refusal, which answer the caller and repair soft
+state."""
 
 from __future__ import annotations
 

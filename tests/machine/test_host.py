@@ -1,4 +1,4 @@
-"""The host of a log machine: what is released when, and what is answered when something fails."""
+"""The host of a coordinator's state machine: when effects are released, and the answers after a failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fakes.world import World
 
 
 class Ledger:
-    """A machine whose hard state is the list of what was logged."""
+    """A state machine whose hard state is the list of logged records."""
 
     def __init__(self) -> None:
         self.applied: list[tuple[int, bytes]] = []
@@ -43,7 +43,7 @@ class WaitingLedger(Ledger):
 
 
 class HostWorld(World):
-    """A host with its log, clock and a list of the answers that left."""
+    """A host with its log, its clock and a list of the sent answers."""
 
     def __init__(self, *, is_instant: bool = True, machine: Ledger | None = None, is_active: bool = True) -> None:
         self.answers: list[object] = []

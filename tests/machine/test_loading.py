@@ -1,4 +1,4 @@
-"""Reading a machine's log back from record batches."""
+"""Restoring a state machine from the record batches of its log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_partial_batch_at_the_end_is_left_for_the_next_read() -> None:
 
 
 def test_poisoned_batches_and_keyless_records_are_skipped() -> None:
-    """C3: what a client wrote into the internal topic by hand must not stop the coordinator."""
+    """C3: records that a client has written into the internal topic must not stop the coordinator."""
     poisoned = encode_batch([record(b"x", b"value")], base_offset=0)
     poisoned[61] = 0xFF  # the length of the record is nonsense now
     stamp_crc(poisoned, 0, len(poisoned))

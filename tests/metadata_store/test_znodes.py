@@ -1,4 +1,4 @@
-"""Nodes' bytes: as Kafka writes them, read back as they were, and refused when they are garbage (C2)."""
+"""The bytes of nodes: they are as Kafka writes them, are read back unchanged, and garbage is refused (C2)."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_garbage_is_a_node_error_and_nothing_else(data: bytes) -> None:
 
 @given(st.binary(max_size=60))
 def test_random_bytes_are_a_node_error_and_nothing_else(data: bytes) -> None:
-    """No reader finds sense in them, save the two that an empty node or a number satisfies."""
+    """Every reader refuses random bytes, except the two that accept an empty node or a number."""
     for read in READERS:
         if (read is znodes.read_config or read is znodes.read_quotas) and not data:
             continue

@@ -1,4 +1,4 @@
-"""A share coordinator on a log in memory whose tail a crash can lose and whose head pruning removes."""
+"""A share coordinator on a log in memory. A crash can lose the end of the log, and pruning removes its beginning."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Topics:
 
 
 class StateWorld(World):
-    """One shard; `restart` loads it anew from what is left of the log."""
+    """One shard. `restart` loads it again from the rest of the log."""
 
     def __init__(
         self, settings: ShareStateSettings | None = None, *, is_instant: bool = True, memory: CoordinatorMemory | None = None
@@ -63,7 +63,7 @@ class StateWorld(World):
         self.log.entries = [entry for entry in self.log.entries if entry.offset >= self.pruned_to]
 
     def crash(self) -> None:
-        """What was not committed is lost."""
+        """Simulates a crash: uncommitted records are lost."""
         self.host.close()
         old, self.log = self.log, MemoryLog(is_instant=self.log.is_instant)
         self.log.entries = [entry for entry in old.entries if entry.offset < old.high_watermark]
@@ -71,7 +71,7 @@ class StateWorld(World):
         self.start()
 
     def ask(self, command: StateCommand) -> list[StateResult]:
-        """The answer, once it is there."""
+        """Sends a command. Returns a list that gets the answer."""
         results: list[StateResult] = []
         self.host.run(lambda now_ms: self.machine.decide(now_ms, command, results.append))
         return results
@@ -87,5 +87,5 @@ class StateWorld(World):
 
 
 def hard_state(machine: ShareStateMachine) -> dict[Any, Any]:
-    """All that the log decides, to compare a live machine with a replayed one."""
+    """Returns the hard state, to compare a running state machine with a replayed one."""
     return dict(machine.shard.partitions)

@@ -1,4 +1,5 @@
-"""Which records a member gets: whole log batches or not one too many, no gaps and control batches, failing records in small parts."""
+"""Which records a member acquires: whole log batches or an exact number, no gaps and no control batches, and records that failed before in
+small groups."""
 
 from __future__ import annotations
 

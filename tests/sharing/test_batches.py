@@ -1,4 +1,4 @@
-"""`merge` against a model that keeps each offset by itself."""
+"""Compares `merge` with a model that stores the state of each offset separately."""
 
 from __future__ import annotations
 

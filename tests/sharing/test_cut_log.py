@@ -1,4 +1,5 @@
-"""A crash has taken the end of a partition's log, and the stored share state reaches beyond it: with the real share coordinator."""
+"""A crash has lost the end of a partition's log, and the stored share state has offsets beyond it. The share coordinator is the real
+one."""
 
 from __future__ import annotations
 

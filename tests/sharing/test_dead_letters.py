@@ -29,7 +29,7 @@ class DeadLetterWorld(SharePartitionWorld):
 
     @property
     def copied(self) -> list[tuple[int, int, int, bool]]:
-        """The copies in progress: first and last offset, delivery count, whether the records were rejected."""
+        """Returns the copies in progress: first and last offset, delivery count, and whether the records were rejected."""
         return [(letters.first_offset, letters.last_offset, letters.delivery_count, letters.was_rejected) for letters, _ in self.copies]
 
     def finish(self, may_archive: bool = True) -> None:
@@ -99,7 +99,7 @@ def test_one_run_is_copied_at_a_time() -> None:
 
 
 def test_the_next_leader_copies_again() -> None:
-    """The reason is not stored. It follows from the number of deliveries."""
+    """The reason is not stored. The next leader derives it from the number of deliveries."""
     spent = TERMS.delivery_count_max
     world = DeadLetterWorld(batches=(StateBatch(0, 1, ARCHIVING, 1), StateBatch(2, 2, ARCHIVED, 1), StateBatch(3, 3, ARCHIVING, spent)))
     assert world.share.flight.start == 0
@@ -111,7 +111,7 @@ def test_the_next_leader_copies_again() -> None:
 
 
 def test_dead_letters_are_copied_although_the_group_has_no_topic_any_more() -> None:
-    """They were decided upon before. The copy is given up then, so that the start offset moves on."""
+    """The records became dead letters before the group's setting changed. Their copy is given up, so that the start offset can advance."""
     world = DeadLetterWorld(batches=(StateBatch(0, 0, ARCHIVING, 1),), is_loaded=False)
     world.share.terms = lambda: TERMS
     world.share.load()
@@ -157,7 +157,7 @@ def test_without_dead_letters_the_last_session_closes_at_once() -> None:
 
 
 def test_a_session_that_ends_with_its_last_deliveries() -> None:
-    """The release is a write, and the copy begins after it."""
+    """The records are released by a write, and the copy begins after the write."""
     world = DeadLetterWorld(batches=(StateBatch(0, 0, 0, TERMS.delivery_count_max - 1),))
     world.acquire("a", 1)
     world.persister.is_held = True
@@ -192,7 +192,7 @@ def test_a_new_session_keeps_it_open() -> None:
 
 
 def test_the_log_may_lose_dead_letters() -> None:
-    """Retention removes them while they are copied, or a crash has lost the end of the log."""
+    """Retention removes the records while they are copied, or a crash has lost the end of the log."""
     world = DeadLetterWorld()
     world.acquire("a", 10)
     world.say("a", 0, 5, REJECT)
@@ -211,7 +211,7 @@ def test_the_log_may_lose_dead_letters() -> None:
 
 
 def test_dead_letters_are_not_completed() -> None:
-    """A member's acknowledgement of them is refused, they count as in flight, and they count as lag."""
+    """A member's acknowledgement of dead letters is refused. Dead letters are in flight, and are part of the lag."""
     world = DeadLetterWorld()
     world.acquire("a", 20)
     world.say("a", 0, 9, REJECT)

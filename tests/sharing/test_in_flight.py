@@ -1,4 +1,5 @@
-"""Runs of offsets: cut where records go different ways, joined when they are alike again, removed when they are completed."""
+"""Runs of offsets: split where records get different states, joined when the states are equal again, removed when the records are
+completed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The locks of acquired records end: what is available again, and what has been delivered often enough."""
+"""Expired locks of acquired records: which records become available again, and which have reached the limit of deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which other broker is asked for the state of a share partition, and when none is."""
+"""Which broker is asked for the state of a share partition, and in which cases no broker is asked."""
 
 from __future__ import annotations
 

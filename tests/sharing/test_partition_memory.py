@@ -23,7 +23,7 @@ LOG = [(offset, offset, True) for offset in range(200)]
 
 
 class PartitionMemoryWorld(World):
-    """A broker that leads share partitions of which `room` find room."""
+    """A broker whose memory is sufficient for `room` share partitions."""
 
     def __init__(self, room: int) -> None:
         self.persister = MemoryPersister()
@@ -43,7 +43,7 @@ class PartitionMemoryWorld(World):
         return refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE and len(list(self.shares)) == 2
 
     def fill(self) -> None:
-        """Others take what room is left."""
+        """Other share partitions use the rest of the memory."""
         self.memory.hold(1 << 40)
 
     def acquire(self, share: SharePartition, records: int) -> list[Acquired]:
@@ -98,7 +98,7 @@ def test_runs_that_expire_count() -> None:
 
 
 def test_i46_without_room_few_records_are_in_flight() -> None:
-    """Members acknowledge what they have before they get more."""
+    """Members must acknowledge their records before they get more."""
     world = PartitionMemoryWorld(room=2)
     share = world.get(0)
     world.fill()

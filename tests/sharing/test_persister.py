@@ -1,4 +1,5 @@
-"""From a call to its answer: the shard by Java's hash, and retries while coordinators load, move or do not exist yet."""
+"""Calls of the persister: the shard is found by Java's hash, and a call is retried while the coordinator loads, moves or does not exist
+yet."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ NONE = ErrorCode.NONE
 
 
 class Remote(OtherShareCoordinators):
-    """A coordinator elsewhere that answers when the test does."""
+    """A coordinator on another broker. The test gives its answers."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[StateCommand, DoneResult]] = []
@@ -35,7 +36,7 @@ class Remote(OtherShareCoordinators):
 
 
 class Broker(World):
-    """A broker's share coordinators, two shards of them, on logs in memory."""
+    """The share coordinators of a broker: two shards with logs in memory."""
 
     def __init__(self, *, remote: Remote | None = None, is_created: bool = True, is_instant: bool = True) -> None:
         self.count = 2 if is_created else 0
@@ -50,7 +51,7 @@ class Broker(World):
         self.found: list[tuple[ErrorCode, ShareState | None]] = []
 
     def lead(self) -> None:
-        """This broker leads the internal topic; its coordinators are still loading."""
+        """Makes this broker the leader of the internal topic. Its coordinators are still loading."""
         self.hosts = [
             MachineHost(ShareStateMachine(share_state_settings(), Topics(), lambda end: None), log, self.clock, self.timers)
             for log in self.logs
@@ -216,7 +217,7 @@ def test_a_coordinator_elsewhere_is_asked() -> None:
 
 
 def test_a_coordinator_elsewhere_is_asked_one_thing_at_a_time() -> None:
-    """What is read was written before, whatever way the requests take."""
+    """A read returns all earlier writes, although the requests may use different connections."""
     remote = Remote()
     broker = Broker(remote=remote)
     broker.write(1)
@@ -263,7 +264,7 @@ def test_a_permanent_refusal_is_answered_at_once() -> None:
 
 
 def test_a_state_is_not_read_while_the_session_may_be_over() -> None:
-    """A successor may have newer ones; what is written needs the in-sync replicas and goes on."""
+    """Another broker may have newer states. Writes continue, because the in-sync replicas must confirm them."""
     broker = running()
     broker.initialize()
     broker.coordinators.run(ReadState(KEY, 0), lambda _result: None)

@@ -1,4 +1,4 @@
-"""The head of the log goes only when the disk has what makes it redundant."""
+"""The beginning of the log is removed only when the records that make it redundant are synced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which share partitions there are: one for each group, partition and term of leadership."""
+"""The table of share partitions: one for each group, partition and term of leadership."""
 
 from __future__ import annotations
 

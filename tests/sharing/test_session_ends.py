@@ -1,4 +1,5 @@
-"""The end of a share session whose member has records of many partitions: released in steps, in which others go on."""
+"""The end of a share session whose member has records of many partitions: the records are released in steps, between which other members
+are served."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ ALL = tuple(range(PARTITIONS))
 
 @pytest.fixture
 def world() -> ShareWorld:
-    """Member `a` has a record of each partition; a step of its end takes a turn."""
+    """Member `a` has a record of each partition. Each step of the end of its session runs in a separate iteration of the event loop."""
     world = ShareWorld(partitions=PARTITIONS)
     turns = Turns(world.clock, world.timers, piece_ms=0, is_fair=True)
     turns.begin()
@@ -33,7 +34,7 @@ def held(world: ShareWorld, member: str = "a") -> int:
 
 
 def test_a_few_partitions_are_released_in_each_step(world: ShareWorld) -> None:
-    """Each is a write of a share coordinator: five thousand took 200 ms."""
+    """Each release is a write of a share coordinator. Formerly five thousand of them ran in one iteration of the loop: 200 ms."""
     other = connection()
     world.fetch(0, member="b", partitions=(0,), max_records=0, connection=other)
     world.connection.closed()
@@ -99,7 +100,7 @@ def test_the_partitions_of_a_deleted_topic_are_closed_in_turns(world: ShareWorld
 
 
 def test_the_partitions_of_a_group_are_closed_in_turns_before_the_answer(world: ShareWorld) -> None:
-    """A deletion or an alteration of a group of 5,000 partitions was one turn of 15 ms."""
+    """Formerly the deletion or alteration of a group with 5,000 partitions took 15 ms in one iteration of the loop."""
     left: list[int] = []
     world.shares.close_group(GROUP, lambda: left.append(len(list(world.shares))))
     assert len(list(world.shares)) == PARTITIONS and left == [], "in the turns that follow"
@@ -108,7 +109,7 @@ def test_the_partitions_of_a_group_are_closed_in_turns_before_the_answer(world: 
 
 
 def test_locks_that_run_out_together_are_taken_back_in_turns(world: ShareWorld) -> None:
-    """Their timers fire in the same turn of the loop, and each is a write."""
+    """The timers of these locks fire in the same iteration of the loop, and each expiry causes a write."""
     world.clock.advance(LOCK_MS)
     seen: list[int] = []
 

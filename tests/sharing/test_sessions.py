@@ -1,4 +1,5 @@
-"""Share sessions: opened, gone on with by their epochs, ended by their members or their connections."""
+"""Share sessions: a session is opened with epoch 0, continues with the next epoch in each request, and ends by its member's request or with
+its connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A share partition beside a model that knows each offset by itself: states, counts, owners, and what a reload gives."""
+"""Compares a share partition with a model that stores each offset separately: states, delivery counts, owners, and the state after a
+reload."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Fate(NamedTuple):
 
 
 class MergingPersister(MemoryPersister):
-    """Keeps batches as the share coordinator does."""
+    """Stores batches as the share coordinator does."""
 
     def write(self, key: SharePartitionKey, state: ShareState, done: StateWritten) -> None:
         def written(code: ErrorCode) -> None:
@@ -61,7 +62,7 @@ def outcome(fate: Fate, kind: int) -> Fate:
 
 
 class Change:
-    """A write that is under way: the fates it will bring about."""
+    """A write in progress, and the states that it will set."""
 
     def __init__(self, fates: dict[int, Fate]) -> None:
         self.fates = fates
@@ -69,7 +70,7 @@ class Change:
 
 
 class ShareModel:
-    """The share partition, the model, and the steps that both take."""
+    """The share partition, the model, and the steps that both execute."""
 
     def __init__(self) -> None:
         self.timers = ManualTimers()
@@ -137,7 +138,7 @@ class ShareModel:
         self._advance()
 
     def _note_archived(self, deliverable: set[int]) -> None:
-        """What is no record, or must not be delivered, may have been archived; nothing else."""
+        """Updates the model: only offsets without a record, and records that must not be delivered, may have been archived."""
         for at, fate in self._seen().items():
             before = self.fates.get(at, Fate(AVAILABLE, 0))
             if fate.state is ARCHIVED and before.state is AVAILABLE:
@@ -249,7 +250,7 @@ class ShareModel:
         self._settle_all()
 
     def lead_anew(self) -> None:
-        """The share partition is read again: what was not stored is lost."""
+        """Loads the share partition again. Changes that were not stored are lost."""
         self.let_writes_through()
         self.share.close()
         self._load()

@@ -1,4 +1,5 @@
-"""A share partition's life: loaded, read under locks, acknowledged when it is durable, taken over by another leader."""
+"""A share partition is loaded, delivers records under locks, acknowledges them when the change is durable, and is taken over by another
+leader."""
 
 from __future__ import annotations
 
@@ -254,7 +255,7 @@ def test_removed_watchers_are_not_called() -> None:
 
 
 def test_the_start_behind_archived_records_is_written_when_nothing_is_in_flight() -> None:
-    """Else a group that has read all would seem to lag by the transaction markers at the end."""
+    """Otherwise a group that has read everything would seem to lag by the transaction markers at the end of the log."""
     world = SharePartitionWorld()
     log = [(0, 4, True), (5, 5, False)]
     assert world.share.acquire("a", 0, iter(log), 5, 500, False) == [Acquired(0, 4, 1)]
@@ -294,7 +295,7 @@ def test_a_state_that_is_still_the_same_is_served_on() -> None:
     ],
 )
 def test_a_state_that_was_altered_or_deleted_is_dropped(state: ShareState | None) -> None:
-    """Also where a group of the same name has begun in the same epoch (I55)."""
+    """This includes the state of another group with the same name and the same state epoch (I55)."""
     world = SharePartitionWorld()
     world.acquire("a", 20)
     world.say("a", 0, 9, ACCEPT)

@@ -1,4 +1,4 @@
-"""The share coordinator: what each command answers, and that live state is always the replay of what is left of the log."""
+"""The share coordinator: the answer to each command, and that its state always equals the replay of the rest of the log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def initialized(world: StateWorld, state_epoch: int = 1, start: int = 0) -> Stat
 
 
 def led(world: StateWorld, state_epoch: int = 1, start: int = 0) -> StateWorld:
-    """A state that the leader of epoch 0 has read."""
+    """Returns a world with a state that the leader of epoch 0 has read."""
     assert initialized(world, state_epoch, start).answer(ReadState(KEY, 0)).code is NONE
     return world
 
@@ -77,14 +77,14 @@ def test_a_state_epoch_does_not_go_back() -> None:
 
 
 def test_a_new_state_takes_a_write_before_it_was_read() -> None:
-    """As Kafka's does: there is no other that a leader could mean."""
+    """As in Kafka: no other state exists that a leader could mean."""
     world = initialized(StateWorld())
     assert world.answer(write(start=5)).code is NONE
 
 
 def test_a_state_that_began_anew_is_not_written_before_it_was_read() -> None:
-    """A group was deleted and made again, and its state has the same epoch as before: the leader that knows only that one, and gives up
-    locks of it, writes nothing into this one."""
+    """A group was deleted and created again, and its state has the same epoch as before. A leader that knows only the former state cannot
+    write into the new one, for example when its locks expire."""
     world = led(StateWorld())
     assert world.answer(write(start=9)).code is NONE
     assert world.answer(DeleteState(KEY)).code is NONE
@@ -152,7 +152,7 @@ def test_writes_are_laid_over_one_another() -> None:
 
 
 def test_a_late_write_takes_nothing_back() -> None:
-    """Its copy had been tried again, and later writes have come meanwhile."""
+    """The late write was sent twice, and later writes have been executed meanwhile."""
     world = led(StateWorld())
     world.answer(write(StateBatch(0, 4, ACKNOWLEDGED, 1), start=0, complete=5))
     world.answer(write(StateBatch(5, 9, AVAILABLE, 2), start=5, complete=0))
@@ -197,7 +197,7 @@ def test_deleted_topics_are_forgotten_also_by_the_next_coordinator() -> None:
 
 
 def test_the_state_of_a_topic_that_is_newer_than_the_metadata_is_kept() -> None:
-    """Metadata that has not arrived is no deletion."""
+    """A topic that is missing in outdated metadata is not treated as deleted."""
     world = initialized(StateWorld())
     world.topics.known.remove(ORDERS)
     world.topics.not_here_yet.append(ORDERS)
@@ -251,7 +251,7 @@ STATES = 2 * STATES_PER_STEP + 1
 
 
 def world_of_many_states(**intervals: int) -> tuple[StateWorld, list[Iterator[object]]]:
-    """One that runs no step of a scan by itself. Returns the scans that have begun, too."""
+    """Returns a world with many states that runs no step of a scan by itself, and the list of scans that have begun."""
     world, begun = StateWorld(share_state_settings(**intervals)), list[Iterator[object]]()
     for number in range(STATES):
         world.answer(InitializeState(KEY._replace(group_id=f"g{number}"), 1, 0))
@@ -333,7 +333,7 @@ batches = st.builds(
 
 
 class ModelShare:
-    """The expected state of one share partition: each offset by itself."""
+    """The expected state of one share partition, stored for each offset."""
 
     def __init__(self, state_epoch: int, leader_epoch: int, start: int) -> None:
         self.state_epoch = state_epoch
@@ -361,7 +361,7 @@ def said(state: ShareState) -> tuple[int, int, int, int, dict[int, tuple[int, in
 
 
 class ShareStates(RuleBasedStateMachine):
-    """Commands, commits, time, crashes that lose what was not committed. The model is kept for each end that the log has had."""
+    """Runs commands, commits, time and crashes that lose uncommitted records. The model is stored for each end that the log has had."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -376,7 +376,7 @@ class ShareStates(RuleBasedStateMachine):
         self.has_crashed = False
 
     def ask(self, command: StateCommand) -> StateResult | None:
-        """The answer of the coordinator, if it is given at once; it must not be given before its record is committed."""
+        """Sends a command. Returns the coordinator's answer if it is given at once. It must not be given before its record is committed."""
         results = self.world.ask(command)
         end = self.world.log.end
         assert not results or end <= self.world.log.high_watermark
@@ -400,7 +400,8 @@ class ShareStates(RuleBasedStateMachine):
         self.changed()
 
     def first_leader_epoch(self, key: SharePartitionKey) -> int:
-        """0, or `UNREAD` after a deletion, whose record may be lost by a crash, or gone from the log that was loaded after one."""
+        """Returns the leader epoch of a new state: 0, or `UNREAD` after a deletion. The record of the deletion may be lost in a crash, or
+        be pruned from the log that was loaded after the crash."""
         leader_epoch = self.world.machine.shard.partitions[key].state.leader_epoch
         if key not in self.deleted:
             assert leader_epoch == 0
@@ -479,7 +480,7 @@ class ShareStates(RuleBasedStateMachine):
 
 
 def test_a_start_that_goes_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault on purpose: a write that was late moves the start back, and what was said of the records between is forgotten."""
+    """Plants a fault: a late write moves the start offset back, and the acknowledgements of the records between are lost."""
     take = ShareStateShard._take_update
 
     def follow(shard: ShareStateShard, key: SharePartitionKey, update: StateUpdate, offset: int) -> None:

@@ -23,7 +23,7 @@ def begin(world: StateWorld, number: int) -> StateResult:
 
 
 def world_of(states: int) -> StateWorld:
-    """One with room for so many states."""
+    """Returns a world with memory for this many states."""
     return StateWorld(memory=CoordinatorMemory(states * state_bytes(key_of(0)), "states of share groups"))
 
 
@@ -68,7 +68,7 @@ def test_states_that_were_loaded_count() -> None:
 
 
 def test_states_of_all_shards_count() -> None:
-    """A group's partitions are spread over the shards of `__share_group_state`."""
+    """The limit applies to all shards together, because a group's partitions are spread over the shards of `__share_group_state`."""
     world = world_of(2)
     other = StateWorld(memory=world.memory)
     assert [begin(world, 0).code, begin(other, 1).code, begin(world, 2).code] == [NONE, NONE, REFUSED]
@@ -86,5 +86,5 @@ def test_batches_and_long_names_count() -> None:
 
 
 def test_a_refusal_is_not_asked_again_at_once() -> None:
-    """A question that waits for its next try takes as much as the state that is refused."""
+    """A request that waits for its next attempt takes as much memory as the refused state."""
     assert REFUSED not in RETRIABLE

@@ -1,4 +1,4 @@
-"""Records of `__share_group_state`: the bytes that Apache Kafka 4.3 writes, and what is not ours."""
+"""Records of `__share_group_state`: they have the bytes that Apache Kafka 4.3 writes, and unknown records are skipped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY_BYTES = bytes.fromhex("000167") + bytes(range(16)) + bytes.fromhex("00000003
 
 
 def plain(record: LogRecord) -> LogRecord:
-    """As it comes from the log."""
+    """Returns the record as it is read from the log."""
     return LogRecord(record.key, record.value)
 
 

@@ -1,4 +1,5 @@
-"""A write that makes a stored share state larger finds room or is refused; whatever lets the group go on passes (I46)."""
+"""A write that makes a stored share state larger fits into the memory or is refused. Writes that let the group continue are accepted
+(I46)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def done(first: int, last: int, count: int = 1, state: int = ACKNOWLEDGED) -> St
 
 
 class FullWorld(StateWorld):
-    """A share coordinator without room for anything more, once it has the state of `KEY`."""
+    """A share coordinator whose memory is full when it has the state of `KEY`."""
 
     def __init__(self) -> None:
         super().__init__(share_state_settings(updates_per_snapshot=500), memory=CoordinatorMemory(1 << 40, "states of share groups"))
@@ -49,7 +50,7 @@ class FullWorld(StateWorld):
         return self.machine.shard.memory.bytes
 
     def stored_flight(self) -> InFlight:
-        """What another leader goes on from."""
+        """Returns the records in flight as another leader would load them."""
         return InFlight(self.state.start_offset, self.state.batches)
 
 
@@ -89,7 +90,7 @@ def test_a_group_that_acknowledges_in_order_goes_on() -> None:
 
 
 def test_what_fills_holes_passes() -> None:
-    """Also where the other deliveries of these records make more batches of them."""
+    """They are accepted although different delivery counts split the records into more batches."""
     world = FullWorld()
     assert world.memory is not None
     world.memory.bytes_max = 1 << 40
@@ -103,7 +104,8 @@ def test_what_fills_holes_passes() -> None:
 
 
 def test_dead_letters_that_are_not_copied_are_kept() -> None:
-    """They are not completed, so they end the run at the front. A reduced state has them as they are."""
+    """Such dead letters are not completed, so they end the run of completed records at the start. A reduced state contains them
+    unchanged."""
     world = FullWorld()
     archiving = int(DeliveryState.ARCHIVING)
     assert world.write(done(0, 0), done(1, 1, 1, archiving), done(2, 2, 3)) is REFUSED, "two lasting batches behind the front"
@@ -123,7 +125,7 @@ def test_the_front_is_one_batch_whatever_became_of_its_records() -> None:
 
 
 def test_releases_pass_without_their_counts_of_deliveries() -> None:
-    """The records are available all the same; their counts begin anew with another leader."""
+    """The records are available nevertheless. With another leader their delivery counts begin at 0."""
     world = FullWorld()
     world.write(done(4, 4))
     assert world.write(*(done(offset, offset, 2, AVAILABLE) for offset in range(6, 60, 2))) is NONE
@@ -166,7 +168,7 @@ def test_a_replay_of_what_was_spared_is_the_same() -> None:
 
 
 class Partition:
-    """One share partition that was read, of which nothing can be made durable for want of memory."""
+    """A share partition that was loaded, and whose changes cannot be stored because the coordinator's memory is full."""
 
     def __init__(self, delivery_count_max: int = 2) -> None:
         terms = GroupTerms(1000, delivery_count_max, 100, "earliest", False, True)
@@ -202,7 +204,7 @@ def test_a_refused_acknowledgement_leaves_the_records_with_their_member() -> Non
 
 
 def test_records_that_were_accepted_in_vain_are_never_given_up() -> None:
-    """They would be lost: each delivery counts, and nothing of what their members say is stored."""
+    """Otherwise such records would be archived and lost: each delivery is counted, but none of the acknowledgements is stored."""
     world = Partition(delivery_count_max=2)
     for _ in range(6):
         assert {world.say(ACCEPT, first, last) for first, last, _ in world.acquire()} == {REFUSED}

@@ -1,4 +1,4 @@
-"""The clients that push: ids, intervals, refusals, expiry, and the bound on all of them."""
+"""Clients that push metrics: their ids, intervals, refusals and expiry, and the limit on all clients together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics in a push: what is read of them, and what no payload can do."""
+"""Decoding of the metrics in a push: which metrics are read, and that no payload can block the loop or use too much memory."""
 
 from __future__ import annotations
 

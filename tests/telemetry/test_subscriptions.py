@@ -1,4 +1,4 @@
-"""Which metrics a client shall push: the subscriptions that match it, together."""
+"""Which metrics a client shall push: the metrics of all subscriptions that match the client."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_invalid_settings_in_the_store_are_ignored(caplog: pytest.LogCaptureFixt
 
 
 def test_subscription_ids() -> None:
-    """The same on every broker, and another one for other metrics, another interval and another client."""
+    """The id is the same on every broker. It differs for other metrics, another interval and another client."""
     ids = [
         Wanted(("x",), 1_000).subscription_id(ID), Wanted(("y",), 1_000).subscription_id(ID),
         Wanted(("x",), 2_000).subscription_id(ID), Wanted(("x",), 1_000).subscription_id(ID[::-1]),

@@ -1,4 +1,4 @@
-"""From a transactional id to its shard, and the answers when it is not here.
+"""Finding the shard of a transactional id, and the answers if this broker does not lead it.
 
 Waiting for a completing transaction is shown in the transcripts `patience` and `completing`.
 """
@@ -96,7 +96,7 @@ def test_ids_are_spread_over_the_shards_by_javas_hash() -> None:
 
 
 def test_a_shard_that_loads_answers_so() -> None:
-    """I37."""
+    """I37: the answer is COORDINATOR_LOAD_IN_PROGRESS."""
     broker = Broker()
     assert broker.init("tx").code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     listed: list[ErrorCode] = []
@@ -130,7 +130,8 @@ def test_a_shard_that_is_elsewhere_or_closed_is_not_coordinator() -> None:
 
 
 def test_a_question_about_what_is_not_committed_is_refused_when_the_shard_moves() -> None:
-    """I30: a partition that was verified by a record which is lost would keep a transaction open that no coordinator knows."""
+    """I30: the verification may be based on an uncommitted record. If that record were lost, the partition would keep a transaction open
+    that no coordinator knows."""
     broker = Broker(shards=1, led=(0,))
     broker.activate()
     begun = broker.init("tx")
@@ -281,7 +282,7 @@ def test_the_list_gathers_every_shard() -> None:
 
 
 def test_a_shard_that_is_coordinated_elsewhere_leaves_nothing_to_the_garbage_collector() -> None:
-    """The host and all of its log stayed in a cycle of references."""
+    """Formerly the host and its log remained in a cycle of references."""
     broker = Broker()
     partition = broker.coordinators.partition_for("tx")
     seen = weakref.ref(broker.hosts[partition].machine.shard)

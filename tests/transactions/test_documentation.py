@@ -1,4 +1,4 @@
-"""`docs/transactions.md` documents every error that the code can give, and every setting that it reads."""
+"""`docs/transactions.md` documents every error that the code of transactions can return, and every setting that it reads."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ SOURCES = [
 
 TRANSCRIPTS = [path for area in ("transactions", "producers", "groups") for path in sorted((ROOT / "tests/scenarios" / area).glob("*.txt"))]
 OF_REQUESTS = ROOT / "tests/handlers/transactions/test_transactions.py"
-"""Tests of what handlers refuse before a coordinator is asked."""
+"""Tests of requests that handlers refuse before they ask a coordinator."""
 NEVER_TO_CLIENTS = {"BROKER_NOT_AVAILABLE", "NETWORK_EXCEPTION", "LEADER_NOT_AVAILABLE", "UNKNOWN_PRODUCER_ID"}
-"""The first three pass between brokers, when one cannot be asked or a partition has no leader; the last is documented as never sent."""
+"""Errors that clients never get. Brokers use the first three among themselves, if a broker cannot be reached or a partition has no leader.
+The page says that the last is never sent."""
 
 
 def section(title: str) -> str:
@@ -38,7 +39,7 @@ def test_every_error_is_documented() -> None:
 
 
 def test_every_error_is_shown() -> None:
-    """In a transcript, or in a request that a handler refuses."""
+    """Each error occurs in a transcript, or in a test of a request that a handler refuses."""
     cells = [row.split("|")[1] for row in section("Errors").splitlines() if row.startswith("| ")]
     documented = {name for cell in cells for name in re.findall(r"\b[A-Z]{2,}(?:_[A-Z]+)+\b", cell)}
     shown = {name for path in (*TRANSCRIPTS, OF_REQUESTS) for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", path.read_text())}

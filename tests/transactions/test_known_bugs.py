@@ -1,7 +1,7 @@
-"""Bugs that other brokers have had, against a whole broker: each test names the one that it is for.
+"""Bugs of other brokers, tested with a whole broker. The name of each test has the id of the bug.
 
-What a coordinator, a marker or a partition alone can get wrong is tested with them (KAFKA-9144, 17754, 19999, 20357, Redpanda #31483, ydb
-#51053 and #52731: search for the id).
+Bugs in a single coordinator, marker or partition are tested in the files of these parts (KAFKA-9144, 17754, 19999, 20357, Redpanda #31483,
+ydb #51053 and #52731: search for the id).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def place(broker: Broker) -> TopicPartition:
 
 
 class Writer:
-    """A transactional producer of the first protocol."""
+    """A producer of transactions v1."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -81,7 +81,7 @@ def end_of(cluster: Cluster, place: TopicPartition) -> int:
 
 
 def read_committed(cluster: Cluster, place: TopicPartition, offset: int, bytes_max: int = 1 << 20) -> tuple[list[bytes], int]:
-    """One Fetch as a consumer reads it: the values that are not aborted, and where to go on."""
+    """Sends one Fetch as a consumer does. Returns the values that are not aborted, and the next offset."""
     partition = FetchPartition(partition=place.partition, fetch_offset=offset, partition_max_bytes=bytes_max)
     request = FetchRequest(
         max_wait_ms=0,
@@ -109,7 +109,7 @@ def read_committed(cluster: Cluster, place: TopicPartition, offset: int, bytes_m
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_redpanda_13364_a_marker_takes_one_offset(cluster: Cluster, place: TopicPartition, is_commit: bool) -> None:
-    """And Bufstream: the offset in the answer to a transactional Produce is the real one, never 0."""
+    """Also a bug of Bufstream: the offset in the answer to a transactional Produce is the real one, not 0."""
     writer = Writer(cluster)
     offsets = []
     for _ in range(3):
@@ -128,7 +128,7 @@ def test_i30_a_partition_that_the_coordinator_does_not_know_of_takes_nothing(clu
 
 
 def test_redpanda_7819_aborted_transactions_come_from_the_segments_that_are_read(broker: Broker, cluster: Cluster) -> None:
-    """P6: whatever the segment, the size of a fetch, and where the log starts now."""
+    """P6: this holds in any segment, for any size of a fetch, and for any start of the log."""
     topic = broker.create_topic(f"segments-{next(numbers)}", segment_bytes="1048576")
     place, expected = TopicPartition(topic, 0), list[tuple[int, bytes]]()
     long, short = Writer(cluster), Writer(cluster)
@@ -161,7 +161,7 @@ def test_redpanda_7819_aborted_transactions_come_from_the_segments_that_are_read
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_redpanda_10670_offsets_of_every_group_end_with_their_transaction(cluster: Cluster, place: TopicPartition, is_commit: bool) -> None:
-    """Groups whose coordinators lead other partitions than the transaction's own."""
+    """The groups' coordinators are in other partitions than the transaction's coordinator."""
     writer, groups = Writer(cluster), [f"g-{next(numbers)}" for _ in range(8)]
     writer.begin(place)
     for group in groups:

@@ -1,6 +1,5 @@
-"""The shard under arbitrary commands, faults and restarts, against what must always hold.
-
-After every step the live state equals the replay of the log, every answer was true, and no identity belongs to two owners.
+"""A shard under arbitrary commands, faults and restarts. After every step its state equals the replay of the log, every answer was true,
+and no identity belongs to two owners.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class TransactionShard(RuleBasedStateMachine):
 
     @rule(transactional_id=IDS)
     def use_up_epochs(self, transactional_id: str) -> None:
-        """Years of work in one record."""
+        """Writes one record with the last epoch, which a client would reach after years."""
         metadata = self.metadata(transactional_id)
         if metadata is None or metadata.state not in COMPLETED or metadata.producer_epoch > 100:
             return
@@ -121,7 +120,7 @@ class TransactionShard(RuleBasedStateMachine):
 
     @invariant()
     def the_log_holds_a_possible_history(self) -> None:
-        """I27 along the whole log, and no answer says what did not happen (P5)."""
+        """Checks I27 for the whole log, and that every answered outcome is in the log (P5)."""
         current: dict[str, TransactionMetadata] = {}
         outcomes: dict[tuple[str, ProducerIdAndEpoch], bool] = {}
         for metadata in _story(self.world.log):

@@ -1,4 +1,4 @@
-"""Delivery of markers to partitions here and on other brokers, until each has its own."""
+"""Delivery of markers to partitions on this broker and on others, until each partition has its marker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FakeLog:
 
 
 class FakePartition:
-    """A partition whose replicas follow on demand."""
+    """A partition whose replicas catch up when the test lets them."""
 
     def __init__(self, *, is_instant: bool = True) -> None:
         self.log = FakeLog()
@@ -73,7 +73,7 @@ class FakePartition:
         self._call(lambda _offset: True)
 
     def _call(self, is_due: Callable[[int], bool]) -> None:
-        """Each once, as a partition does."""
+        """Calls each due waiter once, as a partition does."""
         waiting, self.waiting = self.waiting, []
         for offset, function in waiting:
             if is_due(offset):
@@ -83,7 +83,7 @@ class FakePartition:
 
 
 class MarkersWorld(World):
-    """Broker 1 with some partitions, and broker 2 that answers on demand."""
+    """Broker 1 with some partitions, and broker 2, which answers when the test lets it."""
 
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, FakePartition] = {T0: FakePartition(), T1: FakePartition()}
@@ -120,7 +120,7 @@ def test_local_markers_are_written_at_once() -> None:
 
 
 def test_thousands_of_partitions_get_their_markers_in_turns() -> None:
-    """A transaction of ten thousand partitions held up the loop for a tenth of a second."""
+    """Formerly a transaction with ten thousand partitions blocked the loop for 0.1 s."""
     world = MarkersWorld()
     partitions = [TopicPartition("wide", number) for number in range(3 * PARTITIONS_PER_TURN + 1)]
     world.partitions = {partition: FakePartition() for partition in partitions}
@@ -162,7 +162,7 @@ def test_done_waits_for_the_high_watermark() -> None:
 
 
 def test_a_marker_that_is_there_already_counts_once_it_is_committed() -> None:
-    """KAFKA-19999: sent again after a failover it is a success, not an endless refusal; I25: and not a second marker."""
+    """KAFKA-19999: a marker that is sent again after a failover succeeds, and is not refused forever. I25: it is not written twice."""
     world = MarkersWorld()
     partition = world.partitions[T0]
     partition.is_instant = False
@@ -241,7 +241,7 @@ def test_a_deleted_partition_needs_no_marker() -> None:
 
 
 def test_a_partition_that_is_newer_than_the_metadata_gets_its_marker() -> None:
-    """Metadata that has not arrived is no deletion."""
+    """A partition that is missing in outdated metadata is not treated as deleted."""
     world = MarkersWorld()
     world.leaders = {T0: 1}
     world.send(T0, T1)
@@ -296,7 +296,7 @@ def test_a_broker_that_cannot_be_asked_is_asked_again(code: ErrorCode) -> None:
 
 
 class Answer:
-    """The waiting side: it notes the codes."""
+    """Records the codes of an answer."""
 
     def __init__(self) -> None:
         self.codes: list[ErrorCode] = []
@@ -307,7 +307,7 @@ class Answer:
 
 @pytest.mark.parametrize("is_instant", [True, False])
 def test_a_written_marker_leaves_nothing_to_the_garbage_collector(is_instant: bool) -> None:
-    """Each transaction left a cycle of references for each of its partitions, and all that it held."""
+    """Formerly each transaction left a cycle of references for each of its partitions."""
     partition = FakePartition(is_instant=is_instant)
     answer = Answer()
     seen, codes = weakref.ref(answer), answer.codes

@@ -1,4 +1,4 @@
-"""What many transactional ids cost: 1,000 that are open at once take at most 10 MiB."""
+"""The memory of many transactional ids: 1,000 open transactions take at most 10 MiB."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BYTES_MAX = 10 << 20
 
 
 def test_a_thousand_open_ids_are_small() -> None:
-    """Each with ten partitions, as a Kafka Streams task has them."""
+    """Each transaction has ten partitions, like the transaction of a Kafka Streams task."""
     world = World()
     world.run("init A id=warm-up")
     tracemalloc.start()
@@ -37,7 +37,7 @@ def open_transaction(world: World, transactional_id: str) -> None:
 
 
 def test_i46_ids_are_bounded_by_the_memory_that_they_take() -> None:
-    """There may be a million of each coordinator, of a thousand letters each."""
+    """Without this limit each coordinator could have a million ids of a thousand letters."""
     world = World(memory=CoordinatorMemory(100_000))
     answers = [answer_of(world, f"init A id={number:x<1000}") for number in range(100)]
     assert ["COORDINATOR_NOT_AVAILABLE" in answer for answer in answers] == [False] * 50 + [True] * 50
@@ -68,7 +68,7 @@ def test_ids_that_were_loaded_count() -> None:
 
 
 def users(world: World, owner: str, ids: range) -> int:
-    """How many of these new ids of 1,000 letters are given to a user, as the handler asks for them."""
+    """Requests new ids of 1,000 letters for a user, as the handler does. Returns how many are accepted."""
     given = 0
     for number in ids:
         transactional_id = f"{number:x<1000}"

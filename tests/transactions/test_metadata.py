@@ -1,4 +1,4 @@
-"""The moves of one transactional id, and the identities that follow from them."""
+"""The transitions of one transactional id, and the identities after them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_epoch_zero_has_no_epoch_before() -> None:
 
 
 def test_a_kept_transaction_is_marked_below_the_identity_that_ends_it() -> None:
-    """KIP-939."""
+    """KIP-939: the markers have a lower epoch than the identity that ends the transaction."""
     mine = kept(kept(ongoing(), ProducerIdAndEpoch(7, 4), NO_TIMEOUT_MS, 60), ProducerIdAndEpoch(7, 5), NO_TIMEOUT_MS, 61)
     assert mine.is_kept and mine.identity == (7, 5) and mine.producer_epoch == 3
     ended = prepared_with_bump(mine, True, 70)

@@ -1,4 +1,4 @@
-"""Producer ids: blocks that two brokers never share, whatever happens to a write."""
+"""Producer ids: two brokers never share a block, whatever the outcome of a write is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_node_is_kafkas() -> None:
 
 
 def test_brokers_never_share_a_block() -> None:
-    """I22."""
+    """I22: two brokers that write at the same time get different blocks."""
     store = MemoryStore()
     brokers = [ProducerIds(store, broker_id) for broker_id in range(3)]
     taken = [ids.take() for _ in range(2_000) for ids in brokers]
@@ -45,7 +45,7 @@ def test_a_restart_begins_a_new_block() -> None:
 
 
 def test_a_write_of_unknown_outcome_is_not_ours() -> None:
-    """Whether it happened or not: the ids of that block are not used."""
+    """The ids of a block are not used if the outcome of its write is unknown."""
     for is_applied in (False, True):
         store = MemoryStore()
         store.fail_next(StoreResult.UNKNOWN, is_applied=is_applied)
@@ -72,7 +72,7 @@ def test_requests_wait_while_the_block_is_fetched() -> None:
 
 
 def test_a_request_whose_wait_begins_after_the_fetch_has_ended_gets_its_id() -> None:
-    """A decision waits for replicas before it waits for ids; the block may come meanwhile."""
+    """A decision waits for replicas before it waits for ids. The block may be fetched meanwhile."""
     store = MemoryStore()
     store.hold()
     ids = ProducerIds(store, 1)
@@ -121,7 +121,7 @@ def test_a_store_that_fails_is_an_error_to_waiting_requests_and_is_asked_again_n
 
 
 def test_a_malformed_node_gives_no_ids(caplog: pytest.LogCaptureFixture) -> None:
-    """C2: garbage in a znode is not guessed at; one line, however often ids are wanted."""
+    """C2: a malformed node is not overwritten. One line is logged, however often ids are requested."""
     garbage = (b"", b"nonsense", b"[]", b'{"block_end": "x"}', b'{"block_end": "-5"}', str(PRODUCER_ID_MAX).encode(), b"[" * 100_000)
     for data in garbage:
         store = MemoryStore()
@@ -151,7 +151,7 @@ def test_endless_conflicts_are_given_up() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_i22_brokers_that_contend_for_a_store_with_faults_never_share_an_id(seed: int) -> None:
-    """Answers come late, some are lost with the write done, not done, or done afterwards; sessions expire."""
+    """Answers arrive late, and some are lost: the write was executed, was not executed, or is executed later. Sessions expire."""
     chance, timers, model = random.Random(seed), ManualTimers(), ZooKeeperModel()
     stores = [model.session(timers, lambda: chance.randint(1, 5)) for _ in range(3)]
     brokers = [ProducerIds(store, number) for number, store in enumerate(stores)]

@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: Kafka's bytes, and what nonsense does."""
+"""Records of `__transaction_state`: they have Kafka's bytes, and damaged ones are skipped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def metadata(draw: st.DrawFn) -> TransactionMetadata:
 
 
 def logged(value: TransactionMetadata) -> LogRecord:
-    """As it comes back from a log: bytes alone."""
+    """Returns the record as it is read from a log: only its bytes."""
     record = state_record(value)
     return LogRecord(record.key, record.value)
 

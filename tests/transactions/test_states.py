@@ -1,4 +1,4 @@
-"""The table of states, against the promises that rest on it."""
+"""The table of states, and the invariants that depend on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_commit_is_decided_only_where_something_is_open() -> None:
 
 
 def test_a_decision_is_never_taken_back() -> None:
-    """I27: from Prepare* there is one way, to its own Complete*."""
+    """I27: the only transition from a Prepare* state is to its own Complete* state."""
     for prepared in PREPARED:
         assert [state.value for state in ALLOWED[prepared]] == [prepared.value.replace("Prepare", "Complete")]
 

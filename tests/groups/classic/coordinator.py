@@ -1,4 +1,4 @@
-"""A group coordinator without a host: the test takes each decision, or refuses it, and moves the clock."""
+"""A group coordinator without a host: the test applies or refuses each decision, and advances the clock."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def member(
 
 
 def ignore(_answer: Any) -> None:
-    """A reply that the test does not look at."""
+    """A reply that the test ignores."""
 
 
 class Coordinator:
-    """One shard. `answers` has what each request was answered, by the name that the test gave it, in order."""
+    """One shard. `answers` has the answers in order, each with the name that the test gave to the request."""
 
     def __init__(self, **settings: Any) -> None:
         self.machine = GroupMachine(group_settings(**{"initial_rebalance_delay_ms": 0, **settings}), FixedTopics({"t": 4}), SeededRandom(1))
@@ -63,7 +63,7 @@ class Coordinator:
         self, name: str, member_id: str = "", *, instance_id: str | None = None, protocols: Protocols = RANGE,
         refused: ErrorCode | None = None, **fields: Any,
     ) -> None:  # fmt: skip
-        """A JoinGroup of a client that needs no id first, unless `needs_member_id` is given."""
+        """Sends a JoinGroup of a client that need not get an id first, unless `needs_member_id` is given."""
         known = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer", "needs_member_id": False}
         caller = Caller("client", "/host")
         command = Join(
@@ -102,7 +102,7 @@ class Coordinator:
     # Decisions
 
     def take(self, decision: Decision, refused: ErrorCode | None = None) -> None:
-        """Logs and applies the records and releases the effects; or refuses them."""
+        """Logs and applies the records of a decision and releases its effects, or refuses the records."""
         if refused is None:
             for record in [*decision.records, *(record for part in decision.parts for record in part.records)]:
                 self.machine.apply(len(self.records), record, None)
@@ -127,12 +127,12 @@ class Coordinator:
     # What tests look at
 
     def answered(self) -> list[tuple[str, Any]]:
-        """The answers since the last look."""
+        """Returns the answers since the last call."""
         answers, self.answers = self.answers, []
         return answers
 
     def joined(self, name: str) -> Joined:
-        """The only answer since the last look, which is to the JoinGroup of this name."""
+        """Returns the only answer since the last call, which must be to the JoinGroup of this name."""
         [(found, answer)] = self.answered()
         assert found == name and isinstance(answer, Joined)
         return answer
@@ -158,7 +158,7 @@ class Coordinator:
     # Groups at rest
 
     def stable(self, *names: str, **fields: Any) -> list[str]:
-        """The ids of members of these names, joined and synced, the first of them the leader."""
+        """Makes a stable group of members with these names. Returns their ids; the first is the leader."""
         ids = [self.add(names[0], **fields)]
         for name in names[1:]:
             ids = self._with_another(name, ids, **fields)
@@ -170,7 +170,7 @@ class Coordinator:
         return self.joined(name).member_id
 
     def _with_another(self, name: str, ids: list[str], **fields: Any) -> list[str]:
-        """Another member joins, and the ones before it join again."""
+        """Lets another member join, and the earlier members join again."""
         self.join(name, **fields)
         for member_id in ids:
             self.join(member_id, member_id, **{**fields, "instance_id": self.group.members[member_id].instance_id})
@@ -178,7 +178,7 @@ class Coordinator:
         return [*ids, answers[name].member_id]
 
     def sync_all(self, ids: list[str]) -> None:
-        """The leader's assignment is the id of each member."""
+        """Sends SyncGroup for all members. Each member's assignment is its own id."""
         for member_id in reversed(ids):
             assignments = {one: one.encode() for one in ids} if member_id == self.group.leader_id else None
             self.sync(member_id, member_id, assignments, instance_id=self.group.members[member_id].instance_id)

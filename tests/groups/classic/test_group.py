@@ -1,4 +1,4 @@
-"""The state of one classic group: members, votes and leaders as they come and go, and the group that a record makes."""
+"""The state of one classic group: members join and leave, votes and leaders change, and a group is loaded from its record."""
 
 from __future__ import annotations
 

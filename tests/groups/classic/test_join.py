@@ -1,4 +1,4 @@
-"""JoinGroup, request by request: which members are admitted, under which id, and what a static one takes over."""
+"""JoinGroup: which members are admitted, with which id, and what a static member takes over from its earlier instance."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_protocol_named_twice_counts_once() -> None:
 
 
 def test_a_new_member_comes_back_with_the_id_that_it_was_given() -> None:
-    """KIP-394."""
+    """KIP-394: the client joins again with the id in the answer."""
     coordinator = Coordinator()
     coordinator.join("a", needs_member_id=True)
     answer = coordinator.joined("a")
@@ -102,7 +102,7 @@ def test_a_group_takes_no_more_members_than_it_may_have() -> None:
 
 
 def test_while_a_group_gathers_only_members_that_wait_count() -> None:
-    """Of the members before, some may not come back; the first to come take the places."""
+    """Some of the earlier members may never join again, so the first `group.max.size` members that join are accepted."""
     coordinator = Coordinator(members_max=2)
     first, second = coordinator.stable("a", "b")
     coordinator.join("a", first, protocols=BOTH)
@@ -173,7 +173,7 @@ def test_the_second_join_of_a_waiting_member_replaces_the_first() -> None:
 
 
 def test_a_static_member_that_restarts_keeps_its_place_without_a_round() -> None:
-    """KIP-345: its new id is logged, and the old one is fenced."""
+    """KIP-345: the new id of the static member is logged, and the old id is fenced."""
     coordinator = Coordinator()
     old = coordinator.add("a", instance_id="i")
     coordinator.sync_all([old])
@@ -189,7 +189,7 @@ def test_a_static_member_that_restarts_keeps_its_place_without_a_round() -> None
 
 
 def test_a_client_that_cannot_skip_the_assignment_is_not_made_to_assign() -> None:
-    """Before KIP-814 it is kept from assigning by the name of its former self."""
+    """Clients without KIP-814 do not assign, because the answer has the member's old id as the leader."""
     coordinator = Coordinator()
     old = coordinator.add("a", instance_id="i")
     coordinator.sync_all([old])
@@ -241,7 +241,7 @@ def test_a_replacement_that_the_log_refuses_gives_the_place_back() -> None:
 
 @pytest.mark.parametrize(("software", "delay_ms", "wait_ms"), [("librdkafka", 0, 0), (KAFKA_PYTHON, 0, 200), (KAFKA_PYTHON, 50, 50)])
 def test_the_first_round_waits_for_clients_that_ask_for_metadata_late(software: str, delay_ms: int, wait_ms: int) -> None:
-    """Unless a delay for all clients is set."""
+    """The wait for such clients is replaced by a configured delay for all clients."""
     coordinator = Coordinator(initial_rebalance_delay_ms=delay_ms, late_metadata_wait_ms=200)
     coordinator.join("a", caller=Caller("client", "/host", software=software))
     assert bool(coordinator.answers) is not bool(wait_ms)
@@ -253,7 +253,7 @@ def test_the_first_round_waits_for_clients_that_ask_for_metadata_late(software: 
 
 
 def costs_of_joins(members: int) -> dict[str, int]:
-    """The instructions of joins of each kind that are not the first of their round, in a group of so many members."""
+    """Counts the instructions of joins of each kind in a group with `members` members. The first join of a rebalance is not counted."""
     coordinator = Coordinator(initial_rebalance_delay_ms=3000, members_max=10_000)
     for number in range(members):
         coordinator.join(f"m{number}")
@@ -275,6 +275,7 @@ def costs_of_joins(members: int) -> dict[str, int]:
 
 
 def test_a_join_costs_the_same_whatever_the_size_of_the_group() -> None:
-    """Each summed up the metadata of all members, so that a group of N cost N times N. What a round costs once is not looked at."""
+    """Formerly each join added up the metadata of all members, so the cost of a rebalance was quadratic in the number of members. The cost
+    of the first join of a rebalance is not compared."""
     costs_of_joins(20)  # CPython specializes instructions that were executed some times
     assert costs_of_joins(200) == costs_of_joins(20)

@@ -1,4 +1,4 @@
-"""LeaveGroup: each member that is named has its own outcome, and all of them together begin one round."""
+"""LeaveGroup: each named member has its own result, and all removals together begin one rebalance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One member of a classic group: what it prefers, and what the log keeps of it."""
+"""One member of a classic group: its preferred protocol, and its fields in the log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_member_waits_with_either_request() -> None:
 
 @pytest.mark.parametrize("instance_id", [None, "i"])
 def test_a_member_comes_back_from_its_record(instance_id: str | None) -> None:
-    """Of its protocols the chosen one is left; the others come with its next JoinGroup."""
+    """The record contains only the chosen protocol of the member. The member sends the others with its next JoinGroup."""
     one = ClassicMember.from_record(member("a", instance_id=instance_id, protocols=BOTH).to_record("roundrobin", b"share"), "roundrobin")
     assert (one.member_id, one.instance_id, one.client_id, one.client_host) == ("a", instance_id, "client", "/host")
     assert (one.protocols, one.assignment) == ((("roundrobin", b"rr"),), b"share")

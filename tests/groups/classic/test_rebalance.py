@@ -1,4 +1,4 @@
-"""Rounds of a classic group by the clock: how long they wait for which members, and what becomes of silent ones."""
+"""Timing of a classic group's rebalances: how long they wait for which members, and when silent members are removed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_without_news_the_wait_is_not_prolonged() -> None:
 
 
 def test_a_member_that_joins_a_new_group_does_not_end_its_wait() -> None:
-    """All members that are known have joined at each moment of it."""
+    """During this wait all known members have joined, and the rebalance still waits."""
     coordinator = Coordinator(initial_rebalance_delay_ms=3_000)
     coordinator.join("a")
     coordinator.join("b")
@@ -106,7 +106,7 @@ def test_a_round_in_which_no_member_joins_waits_for_static_ones() -> None:
 
 
 def test_a_member_of_the_new_generation_that_never_syncs_is_dropped() -> None:
-    """The others would wait for its partitions."""
+    """Otherwise no member would read its partitions."""
     coordinator = Coordinator()
     first, second = coordinator.stable("a", "b", session_timeout_ms=200_000)
     coordinator.join("b", second, protocols=BOTH, session_timeout_ms=200_000)
@@ -143,7 +143,7 @@ def test_a_group_whose_last_member_is_dropped_is_empty_and_says_so_in_the_log() 
 
 
 def test_a_new_member_that_waits_is_given_up_after_five_minutes() -> None:
-    """Its client may have gone, and looks like one that waits."""
+    """Its client may have disconnected, which looks the same as a client that waits."""
     coordinator = Coordinator()
     first = coordinator.add("a", rebalance_timeout_ms=1_000_000)
     coordinator.sync_all([first])
@@ -181,7 +181,7 @@ def test_a_session_that_becomes_shorter_is_watched_by_a_new_timer() -> None:
 
 
 def test_the_timers_of_a_group_are_made_anew() -> None:
-    """After a change of the protocol that the log refused."""
+    """The log has refused a change of the group's protocol, which had cancelled the timers."""
     coordinator = Coordinator()
     first, second = coordinator.stable("a", "b")
     coordinator.timers.clear()

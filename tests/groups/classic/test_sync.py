@@ -1,4 +1,4 @@
-"""SyncGroup and Heartbeat, request by request: which assignment is logged, and what a member is answered before and after."""
+"""SyncGroup and Heartbeat: which assignment is logged, and the answers to members before and after that."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.groups.classic.coordinator import BOTH, Coordinator, ignore
     ],
 )
 def test_a_member_speaks_for_its_own_generation_and_protocol(fields: dict[str, Any], code: ErrorCode) -> None:
-    """I33."""
+    """I33: a request with another generation or protocol is refused."""
     coordinator = Coordinator()
     _, follower = coordinator.stable("a", "b")
     coordinator.sync("b", **{"member_id": follower, **fields})
@@ -45,7 +45,7 @@ def test_a_share_group_has_no_classic_members() -> None:
 
 
 def completing(*names: str) -> tuple[Coordinator, list[str]]:
-    """A group whose second generation waits for its assignment."""
+    """Returns a group whose second generation waits for its assignment."""
     coordinator = Coordinator()
     ids = coordinator.stable(*names)
     coordinator.join("leader", ids[0])
@@ -68,7 +68,7 @@ def test_members_wait_for_the_leaders_assignment() -> None:
 
 
 def test_a_member_that_the_leader_leaves_out_is_assigned_nothing() -> None:
-    """Not what it had in the generation before."""
+    """A member that is missing in the leader's SyncGroup does not keep the assignment of the last generation."""
     coordinator, (leader, follower) = completing("a", "b")
     coordinator.sync("a", leader, {leader: b"1"})
     coordinator.sync("b", follower)

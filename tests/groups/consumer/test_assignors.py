@@ -1,4 +1,4 @@
-"""Server-side assignors: the known examples, and what must hold of every assignment."""
+"""Server-side assignors: known examples, and the invariants of every assignment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_uniform_deals_in_turn() -> None:
 
 
 def test_uniform_leaves_what_it_need_not_move() -> None:
-    """A third member takes one partition from the one that has most, and nothing else moves."""
+    """A third member gets one partition of the member with the most partitions, and no other partition moves."""
     before: Targets = {"a": {T1: (0, 2), T3: (1,)}, "b": {T1: (1,), T3: (0,)}}
     members = [spec(member_id, T1, T3, target=target) for member_id, target in before.items()] + [spec("c", T1, T3)]
     after = assign_uniform(members, COUNTS)

@@ -1,4 +1,4 @@
-"""Clients of the consumer protocol, as they really behave, against the coordinator: no two share a partition, and all settle."""
+"""Simulated clients of the consumer protocol and the coordinator: no partition has two readers, and every group becomes stable."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ROUNDS_MAX = 20  # heartbeats of all members until a group of this size must be 
 
 
 class Client:
-    """A consumer that gives up at once what it is not assigned any more, and says so with its next heartbeat."""
+    """A consumer that immediately stops reading partitions that are no longer assigned to it, and reports that in its next heartbeat."""
 
     def __init__(self, world: World, member_id: str, *, is_terse: bool = False) -> None:
         self.world = world
-        self.is_terse = is_terse  # says only what is new, even when an answer was lost: librdkafka does so
+        self.is_terse = is_terse  # sends only changed fields, even after a lost answer, as librdkafka does
         self.has_news = True
         self.connections = 0
         self.member_id = member_id
@@ -48,7 +48,7 @@ class Client:
         self._send(command, answers.append)
         (answer,) = answers
         if answer.error is ErrorCode.FENCED_MEMBER_EPOCH:
-            # Two answers in a row were lost: it gives up all it has and comes again.
+            # Two answers in a row were lost: the client gives up all its partitions and joins again.
             self.epoch, self.owned = 0, {}
             self.beat()
             return
@@ -85,7 +85,7 @@ STEPS = st.lists(
 
 
 def take(world: World, client: Client, step: str) -> None:
-    """One step of a random run, see `STEPS`."""
+    """Executes one step of a random run (`STEPS`)."""
     if step in ("t", "tu", "u"):
         client.topics = list(step)
     elif step == "grow":
@@ -146,7 +146,7 @@ def test_a_heartbeat_that_changes_nothing_logs_nothing_and_makes_no_timer() -> N
 
 
 def test_a_lost_answer_with_a_new_epoch_does_not_fence() -> None:
-    """The member comes again with its former epoch and a part of what it has now."""
+    """The member repeats its former epoch, with a part of the partitions that it owns now."""
     world = World()
     first, second = Client(world, "a"), Client(world, "b")
     first.beat()
@@ -158,8 +158,8 @@ def test_a_lost_answer_with_a_new_epoch_does_not_fence() -> None:
 
 
 def test_a_member_that_missed_what_to_give_up_gets_it_again() -> None:
-    """The coordinator stood still for a second: the member's request timed out, its answer went to a closed connection, and the member
-    comes again by a new one and says nothing but that it lives.
+    """The coordinator paused for a second. The member's request timed out, so the answer was lost with the closed connection. The member
+    then sends a heartbeat without fields over a new connection.
     """
     world = World()
     here, there = Client(world, "m1", is_terse=True), Client(world, "m2", is_terse=True)
@@ -175,7 +175,7 @@ def test_a_member_that_missed_what_to_give_up_gets_it_again() -> None:
 
 @pytest.mark.parametrize("group_id", ["", " ", "\t "])
 def test_a_group_id_of_nothing_but_spaces_is_none(group_id: str) -> None:
-    """As in Kafka, which takes one for the classic protocol only."""
+    """As in Kafka, which accepts such an id for the classic protocol only."""
     world = World()
     client = Client(world, "a")
     answers: list[Beat] = []

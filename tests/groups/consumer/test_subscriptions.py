@@ -1,4 +1,4 @@
-"""What a group of many members reads costs no more for each member that reads the same; those that none has any more are forgotten."""
+"""Members with equal subscriptions add little to the cost of a group, and subscriptions that no member has any more are forgotten."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def group_of(coordinator: Coordinator) -> ConsumerGroup:
 
 @pytest.mark.parametrize("kind", [ConsumerHeartbeat, ShareHeartbeat])
 def test_a_join_costs_little_more_with_many_members_that_read_the_same(coordinator: Coordinator, kind: type[Any]) -> None:
-    """It cost so many members times so many topics: a tenth of a second with two hundred members and two thousand topics."""
+    """Formerly a join cost time proportional to members times topics: 0.1 s with 200 members and 2,000 topics."""
     costs = []
     for member in range(80):
         costs.append(instructions(lambda member=member: beat(coordinator, member, kind, topics=list(NAMES))))  # type: ignore[misc]
@@ -78,7 +78,7 @@ def test_all_expressions_of_a_group_are_matched_anew_when_there_is_another_topic
 
 
 def test_forgetting_an_expression_costs_little_with_many_members_of_others(coordinator: Coordinator) -> None:
-    """Each expression of the group was looked for among all members: seconds of a few thousand."""
+    """Formerly each expression of the group was searched for among all members, which took seconds with a few thousand members."""
     costs = []
     for count in (40, 80):
         for member in range(count - 40, count):

@@ -1,4 +1,4 @@
-"""A group's update goes on in turns where it is much: heartbeats go on meanwhile, and all is as if it had been done at once."""
+"""A large update of a group runs in time slices. Heartbeats are answered meanwhile, and the result is the same as in one step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOPICS = [f"topic-{number:03}" for number in range(200)]
 
 
 class ConsumerWorld(TurnsWorld):
-    """With the group that the tests are about."""
+    """The world of the tests, with their group."""
 
     @property
     def group(self) -> ConsumerGroup:
@@ -44,7 +44,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> ConsumerWorld:
 
 
 def large_group(world: ConsumerWorld) -> list[Client]:
-    """Members that all read other topics, at rest before the last of them joins."""
+    """Makes a stable group of members with different topics. The last member has not joined yet."""
     clients = []
     for number in range(MEMBERS):
         client = Client(world, f"m{number}")
@@ -73,7 +73,7 @@ def one_more(world: ConsumerWorld) -> Client:
 
 
 def test_heartbeats_are_answered_while_a_target_is_made(world: ConsumerWorld) -> None:
-    """A thousand members of other topics held the loop for a quarter of a second."""
+    """Formerly a target for a thousand members with different topics blocked the loop for a quarter of a second."""
     clients = large_group(world)
     epoch = world.group.epoch
     clients.append(one_more(world))
@@ -88,7 +88,7 @@ def test_heartbeats_are_answered_while_a_target_is_made(world: ConsumerWorld) ->
 
 
 def test_no_step_is_much_work(world: ConsumerWorld) -> None:
-    """In numbers of instructions: a hundred thousand are some milliseconds."""
+    """Counts the instructions of each step: a hundred thousand take some milliseconds."""
     clients = large_group(world)
     assert instructions(lambda: clients.append(one_more(world))) < 500_000
     costs = []
@@ -144,7 +144,7 @@ def test_a_coordinator_that_is_replaced_does_no_more_of_it(world: ConsumerWorld)
 
 
 def test_an_expression_is_matched_a_few_topics_at_a_time(world: ConsumerWorld) -> None:
-    """One over more than eighteen thousand topics held the loop for fifty milliseconds."""
+    """Formerly matching an expression with more than eighteen thousand topics blocked the loop for 50 ms."""
     names = [f"topic-{number:05}" for number in range(20_000)]
     world.machine.shard.topics = world.topics = FixedTopics(dict.fromkeys(names, 1))
     world.run("beat a epoch=0 regex=topic-.*99")
@@ -159,7 +159,7 @@ def test_an_expression_is_matched_a_few_topics_at_a_time(world: ConsumerWorld) -
 
 
 def test_a_dear_expression_is_matched_with_few_names_at_a_time(world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that looks at each letter with hundreds of instructions took half a second for two thousand long names."""
+    """Formerly an expression with hundreds of instructions for each letter took half a second for two thousand long names."""
     matched = 0
     matches = NamePattern.matches
 

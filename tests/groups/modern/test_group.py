@@ -1,4 +1,4 @@
-"""What consumer and share groups have in common: a group before its first member, and the copy that a decision tries its changes on."""
+"""The common state of consumer and share groups: a group before its first member, and the copy that a decision changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ of_each_kind = pytest.mark.parametrize(("kind", "facts", "position"), KINDS)
 
 @of_each_kind
 def test_a_group_without_a_past(kind: type[EpochGroup[Any, Any]], facts: Any, position: Any) -> None:
-    """Its first member raises the epoch, and so begins with 2, as in Kafka."""
+    """The first member raises the group's epoch, so its member epoch is 2, as in Kafka."""
     group = kind("g")
     assert (group.epoch, group.target_epoch, group.metadata_hash, group.state) == (FIRST_EPOCH, FIRST_EPOCH, 0, EMPTY)
     assert group.position("unknown") == position() and group.subscribed_topics() == []
@@ -60,7 +60,7 @@ def test_a_change_of_the_copy_is_none_of_the_group(kind: type[EpochGroup[Any, An
 
 @of_each_kind
 def test_removing_what_is_not_there_changes_nothing(kind: type[EpochGroup[Any, Any]], facts: Any, position: Any) -> None:
-    """Tombstones come alone where compaction has removed what was before them."""
+    """Compaction may have removed the records before a tombstone."""
     group = kind("g")
     for remove in (group.remove_member, group.remove_target, group.remove_position):
         remove("unknown")
@@ -80,7 +80,7 @@ def test_a_share_group_with_members_is_stable() -> None:
 def test_a_target_of_a_coordinator_whose_clock_is_ahead(
     kind: type[EpochGroup[Any, Any]], facts: Any, position: Any, now_ms: int, has_rested: bool
 ) -> None:
-    """It may be an hour ahead: the group's next target does not wait for that."""
+    """The clock may be an hour ahead. The group's next target does not wait until then."""
     group = kind("g")
     group.set_target_epoch(5, 10_000)
     assert group.has_rested(500, now_ms) is has_rested

@@ -1,4 +1,4 @@
-"""Changes of groups with epochs: the group that the change shows is the one that its records make."""
+"""Changes of modern groups: the changed copy equals the group that the records of the change give."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ of_each_kind = pytest.mark.parametrize(("group", "change", "facts", "position", 
 
 
 def folded(schema: EpochSchema, group: EpochGroup[Any, Any], logged: list[LogRecord]) -> EpochGroup[Any, Any]:
-    """The group after these records, read from their bytes."""
+    """Returns the group after these records, which are decoded from their bytes."""
     for record in logged:
         key = records.read_key(record.key)
         assert key is not None
@@ -89,7 +89,7 @@ def test_a_member_goes_with_all_that_is_known_of_it(group: Any, change: Any, fac
 def test_a_group_goes_member_by_member_and_its_own_tombstone_is_the_last(
     group: Any, change: Any, facts: Any, position: Any, schema: EpochSchema
 ) -> None:
-    """A removal that is cut short leaves a group that can be removed again."""
+    """After an interrupted removal the group still exists, so it can be removed again."""
     made = change(group("g"))
     one_member(made, facts, position)
     count = len(made.records)

@@ -1,4 +1,4 @@
-"""Sessions of members of groups with epochs: one timer a member, which looks and goes on, or removes."""
+"""Sessions of members of modern groups: each member has one timer, which checks the deadline and continues, or removes the member."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.groups.classic.coordinator import Coordinator
 
 
 class Sessions(Coordinator):
-    """A share group of one member; `removed` are the removals, of which the rules only take note."""
+    """A share group with one member. The rules only record the removals, in `removed`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def test_a_shorter_time_makes_an_earlier_timer() -> None:
 
 
 def test_a_removal_that_the_log_refuses_can_extend_the_session() -> None:
-    """As `SessionRules.remove` has to: the session is still there, without a timer."""
+    """The rules must start the session again in this case, because the session still exists, without a timer."""
     world = Sessions()
     session = world.extend(1_000)
     world.advance(1_000)

@@ -1,4 +1,4 @@
-"""When a group looks its topics up again, and what its hash notices of them."""
+"""When a group looks its topics up again, and which changes of the topics change its hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets of a topic that is gone are not those of the topic that has its name now."""
+"""Offsets of a deleted topic are not returned for a new topic of the same name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.scenarios.groups_world import World
 
 
 def recreated(world: World) -> mock._patch[object]:
-    """From here on every topic has another id."""
+    """Gives every topic another id from now on."""
     return mock.patch.object(world.topics, "topic_id", lambda name: b"%16b" % name.encode())
 
 
@@ -26,7 +26,7 @@ def test_an_offset_of_another_topic_id_is_not_shown(asked: str, shown: list[str]
 
 
 def test_an_offset_that_names_no_topic_id_is_shown() -> None:
-    """As transactions log them, and clients of versions without topic ids through other brokers."""
+    """Transactions log such offsets, and so do other brokers for clients whose versions have no topic ids."""
     world = World()
     world.run("txn-commit 7 t-0=5")
     world.run("marker 7 commit")

@@ -1,4 +1,4 @@
-"""The memory of all offsets of a broker is bounded, whatever clients write beside them (I46)."""
+"""The memory of all offsets of a broker is bounded, whatever metadata clients commit (I46)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def commit_in_transaction(coordinator: Coordinator, group_id: str, producer_id: 
 
 
 def test_i46_offsets_of_groups_without_members_are_bounded(coordinator: Coordinator) -> None:
-    """They were bounded for each group, and there may be any number of groups."""
+    """Formerly only the offsets of each group were limited, and a client can use any number of groups."""
     codes = [commit(coordinator, f"group-{number}", offsets(0, 1, 2, 3)) for number in range(10)]
     assert codes == [{ErrorCode.NONE}] * 5 + [{ErrorCode.COORDINATOR_NOT_AVAILABLE}] * 5
     assert len(coordinator.shard.offsets.group_ids()) == 5

@@ -1,5 +1,5 @@
-"""Members, operators and share coordinators in any order: the live state is the replay of the log, each request is answered once, and the
-group agrees with its share coordinators once they have answered."""
+"""Requests of members and operators, and answers of share coordinators, in any order: the state equals the replay of the log, each request
+is answered once, and the group agrees with its share coordinators when all have answered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ SETTINGS = group_settings(
 
 
 class ShareGroupsUnderChange(LogRules):
-    """Three members on one share group, an operator, and share coordinators that fail and recover; a step is a transcript's command."""
+    """Three members of one share group, an operator, and share coordinators that fail and recover. A step is a command of the
+    transcripts."""
 
     world: World
 
@@ -88,7 +89,7 @@ class ShareGroupsUnderChange(LogRules):
 
     @invariant()
     def members_are_watched(self) -> None:
-        """Timers are effects: while a decision is held, those of what it made are not there yet."""
+        """Timers are effects: while a decision waits for its commit, its timers are not set yet."""
         if not self.world.host.is_idle:
             return
         for group in self.world.machine.shard.groups.values():
@@ -97,7 +98,7 @@ class ShareGroupsUnderChange(LogRules):
                 assert f"alive/g/{member_id}" in self.world.host._scheduled
 
     def teardown(self) -> None:
-        """When all is well again and time has passed, no request waits and nothing is open."""
+        """When everything works again and time has passed, no request waits and nothing is unfinished."""
         world = self.world
         world.log.refuse_next = None
         for command in ("release", "persister fine", "persister release", "advance 31000", "advance 31000"):
@@ -133,7 +134,7 @@ def test_a_machine_without_share_coordinators_assigns_nothing() -> None:
 
 
 def test_a_group_that_changes_its_kind_keeps_its_members_watched() -> None:
-    """A timer of the consumer group that was here before must not forget the session of the share group's member."""
+    """A timer of the former consumer group with this id must not remove the session of the share group's member."""
     world = World()
     world.run("beat a id=a")
     world.run("beat a id=a epoch=-1")
@@ -148,7 +149,7 @@ def test_a_group_that_changes_its_kind_keeps_its_members_watched() -> None:
 
 
 def test_states_of_a_former_group_are_deleted_first() -> None:
-    """Its state epoch may be higher than any that the new group will have for long."""
+    """The state epoch of a former group of this name may be higher than the epochs of the new group."""
     world = World()
     key = SharePartitionKey("g", b"v".ljust(16, b"\0"), 0)
     world.persister.states[key] = ShareState(99, 0, 5, 0)
@@ -165,7 +166,7 @@ def test_a_group_of_many_partitions_begins_in_time() -> None:
 
 
 def start_of(world: World, topic: str, partition: int) -> int:
-    """Where the state of a share partition begins."""
+    """Returns the start offset of a stored share state."""
     return next(
         state.start_offset
         for key, state in world.persister.states.items()
@@ -184,8 +185,8 @@ def test_a_late_copy_of_an_alteration_does_not_undo_the_next() -> None:
 
 
 def test_a_late_beginning_does_not_undo_an_alteration() -> None:
-    """What was begun for members who left since, and arrives before the alteration is answered, does not take the altered state for one
-    that an earlier group of the name left."""
+    """An initialization was requested for members that have left. It arrives before the alteration is answered. It must not mistake the
+    altered state for the state of an earlier group with this name, and delete it."""
     world, answers = World(), list[Callable[[], None]]()
     initialize = world.persister.initialize
 
@@ -208,7 +209,7 @@ def test_a_late_beginning_does_not_undo_an_alteration() -> None:
 
 
 def test_a_beginning_that_is_tried_again_does_not_undo_an_alteration() -> None:
-    """The alteration is on its way when the beginning is due again (I54)."""
+    """The alteration is in flight when the initialization is due to be retried (I54)."""
     world = World()
     world.run("persister fail=COORDINATOR_NOT_AVAILABLE")
     world.run("share a")
@@ -222,7 +223,8 @@ def test_a_beginning_that_is_tried_again_does_not_undo_an_alteration() -> None:
 
 
 def test_a_new_coordinator_of_the_group_fences_an_alteration_under_way() -> None:
-    """What it begins anew no late copy sets back, also while members read by then."""
+    """The new coordinator initializes the state with a higher epoch, so a late copy of the alteration cannot reset it while members
+    read."""
     world = World()
     world.run("persister fail=COORDINATOR_NOT_AVAILABLE")
     assert "alter: NONE t-0 COORDINATOR_NOT_AVAILABLE" in world.run("share-alter t-0=5")
@@ -236,7 +238,7 @@ def test_a_new_coordinator_of_the_group_fences_an_alteration_under_way() -> None
 
 
 def test_a_share_coordinator_is_asked_to_begin_once_at_a_time() -> None:
-    """What is asked for another partition meanwhile sets nothing back that members read by then."""
+    """A request for another partition must not repeat the first initialization, which could reset a state that members read already."""
     world = World()
     world.run("topic t 1")
     world.run("persister hold")
@@ -247,7 +249,7 @@ def test_a_share_coordinator_is_asked_to_begin_once_at_a_time() -> None:
 
 
 def test_each_beginning_has_an_epoch_of_its_own() -> None:
-    """A late copy of the first is fenced once the second was carried out."""
+    """When the second initialization was executed, a late copy of the first is fenced."""
     world = World()
     world.run("persister fail=COORDINATOR_NOT_AVAILABLE")
     world.run("topic t 1")
@@ -262,7 +264,7 @@ def test_each_beginning_has_an_epoch_of_its_own() -> None:
 
 
 def test_a_join_is_answered_once_when_its_log_fails() -> None:
-    """The directory is gone, and with it the coordinator, before the log refuses."""
+    """The log directory fails, which ends the coordinator, before the log refuses the records."""
     world = World()
 
     def failing(*_arguments: object) -> None:
@@ -275,7 +277,8 @@ def test_a_join_is_answered_once_when_its_log_fails() -> None:
 
 
 def test_nothing_stays_of_members_that_waited_for_partitions_in_vain() -> None:
-    """A group whose partitions never become ready, or that is deleted meanwhile, would collect what to do for each of them."""
+    """Otherwise a group whose partitions never become ready, or that is deleted meanwhile, would collect a callback for each such
+    member."""
     world = World()
     world.run("persister hold")
     for number in range(3):

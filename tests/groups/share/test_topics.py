@@ -1,4 +1,5 @@
-"""A replaced coordinator that does not know it neither deletes share states nor begins them again: its successor may have done so."""
+"""A group coordinator that was replaced, and does not know it yet, neither deletes share states nor initializes them again, because its
+successor may have initialized them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ INITIALIZED, DELETED = "asked: initialize g t-0 ", "asked: delete g t-0"
 
 @pytest.fixture
 def world() -> World:
-    """A member has joined, and the share coordinator has not answered yet."""
+    """Returns a world in which a member has joined and the share coordinator has not answered yet."""
     world = World()
     world.run("topic t 1")
     world.run("persister hold")
@@ -34,7 +35,7 @@ def asked(world: World, command: str) -> list[str]:
 
 
 def answer_of_a_higher_epoch(world: World) -> list[str]:
-    """The share coordinator has a state of a higher epoch, and refuses."""
+    """Lets the share coordinator refuse the request, because it has a state of a higher epoch."""
     key = SharePartitionKey("g", world.topics.topic_id("t"), 0)
     world.persister.states[key] = ShareState(state_epoch=9, leader_epoch=0, start_offset=5, delivery_complete_count=0)
     return asked(world, "persister release")
@@ -47,14 +48,14 @@ def test_what_a_group_of_the_same_name_left_is_deleted(world: World) -> None:
 
 
 def test_nothing_is_deleted_before_the_coordinator_has_committed_something(world: World) -> None:
-    """It was replaced: its successor has begun the states under a higher epoch, and members read by now."""
+    """The coordinator was replaced. Its successor has initialized the states with a higher epoch, and members read already."""
     world.run("hold")
     assert answer_of_a_higher_epoch(world) == []
     assert asked(world, "release")[0] == DELETED
 
 
 def test_no_state_is_begun_again_before_the_coordinator_has_committed_something(world: World) -> None:
-    """A second Initialize of the same epoch would set the states back."""
+    """A second Initialize with the same epoch would reset the states."""
     world.run("persister fail=COORDINATOR_NOT_AVAILABLE")
     world.run("persister release")
     world.run("persister fine")
@@ -71,7 +72,8 @@ def test_what_the_log_refuses_is_tried_again(world: World) -> None:
 
 
 def test_no_state_is_deleted_again_before_the_coordinator_has_committed_something(world: World) -> None:
-    """A topic was to be forgotten, its share coordinator did not answer; a successor may have finished that, and begun the states anew."""
+    """The share coordinator did not answer a request to delete a topic's states. A successor may have deleted them, and initialized them
+    again."""
     for command in ("persister release", "share a epoch=-1", "persister fail=COORDINATOR_NOT_AVAILABLE", "share-forget t"):
         world.run(command)
     assert "deleting" in world.run("share-state")[0]
@@ -82,8 +84,9 @@ def test_no_state_is_deleted_again_before_the_coordinator_has_committed_somethin
 
 
 def test_many_partitions_are_begun_in_turns() -> None:
-    """Each is a record of a coordinator, which may be on this broker: ten thousand took a second. The heartbeat itself asks for none of
-    many: the first may have a topic of fifty partitions created."""
+    """Each initialization is a record of a share coordinator, which may be on this broker. Formerly ten thousand of them took a second in
+    one iteration of the loop. The heartbeat itself sends none of many requests, because the first may create a topic of fifty
+    partitions."""
     world, waiting = World(), list[Iterator[object]]()
     world.machine.shard.later = waiting.append
     world.run("topic t 50")
@@ -112,7 +115,7 @@ def test_a_coordinator_that_is_replaced_begins_no_more_of_them() -> None:
 
 
 def test_answers_about_a_group_of_many_topics_are_logged_in_a_turn_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record names all topics of the group, once when their states are wanted and once more when they have begun."""
+    """A record with all topics of the group is logged when the states are requested, and again when they are initialized."""
     monkeypatch.setattr(share_topics, "TOPICS_AT_ONCE", 2)
     world, waiting = World(), list[Iterator[object]]()
     world.machine.shard.later = waiting.append
@@ -127,14 +130,15 @@ def test_answers_about_a_group_of_many_topics_are_logged_in_a_turn_of_their_own(
 
 
 def limited(world: World, bytes_max: int) -> CoordinatorMemory:
-    """Gives the groups no more memory than this."""
+    """Limits the memory of the groups to `bytes_max`."""
     shard, memory = world.machine.shard, CoordinatorMemory(bytes_max)
     shard.memory = memory.share(shard._sizes)
     return memory
 
 
 def test_i46_what_is_remembered_of_topics_is_bounded() -> None:
-    """A member that names few letters may have thousands of partitions remembered, and its group keeps them when it has left."""
+    """A member with a short subscription may cause thousands of partitions to be stored, and the group keeps them after the member has
+    left."""
     world = World()
     world.run("topic t 100")
     limited(world, 10 * MEMBER_BYTES)
@@ -168,7 +172,7 @@ def test_i46_altered_offsets_of_groups_without_members_are_bounded() -> None:
 
 
 def test_a_topic_that_grows_beyond_the_memory_does_not_refuse_the_members_that_are_there() -> None:
-    """Its new partitions are begun when there is room."""
+    """The states of the new partitions are initialized when memory is free again."""
     world = World()
     world.run("topic t 2")
     world.run("share a")
@@ -183,7 +187,7 @@ def test_a_topic_that_grows_beyond_the_memory_does_not_refuse_the_members_that_a
 
 
 def test_a_group_reads_so_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is remembered of all of them is one record."""
+    """The number of topics of a group is limited, because all of them are in one record."""
     monkeypatch.setattr(heartbeat, "TOPICS_MAX", 3)
     world = World()
     assert not any("INVALID" in line for line in world.run("share a topics=t,u"))
@@ -193,7 +197,7 @@ def test_a_group_reads_so_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def unfinished(world: World) -> World:
-    """A deletion of states is logged, and the share coordinator did not answer."""
+    """Returns a world in which a deletion of states is logged and the share coordinator has not answered."""
     for command in ("persister release", "share a epoch=-1", "persister fail=COORDINATOR_NOT_AVAILABLE", "share-forget t"):
         world.run(command)
     assert "deleting" in world.run("share-state")[0]

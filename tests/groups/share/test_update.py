@@ -1,4 +1,5 @@
-"""A share group's target is made in turns where that is much: heartbeats go on meanwhile, and who joins waits for it."""
+"""The target of a large share group is made in time slices. Heartbeats are answered meanwhile, and a joining member waits for the
+target."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ TOPICS = [f"topic-{number:03}" for number in range(200)]
 
 
 class ShareTurnsWorld(TurnsWorld, share_groups_world.World):
-    """With the group that the tests are about, and topics of two partitions."""
+    """The world of the tests: their group, and topics with two partitions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +33,7 @@ class ShareTurnsWorld(TurnsWorld, share_groups_world.World):
 
 
 def reads(number: int) -> str:
-    """Half of the topics, each member other ones."""
+    """Returns a subscription to half of the topics, a different half for each member."""
     return ",".join(TOPICS[(number * 7 + place) % len(TOPICS)] for place in range(100))
 
 
@@ -74,7 +75,7 @@ def test_who_joins_does_not_wait_for_ever(world: ShareTurnsWorld) -> None:
 
 
 def test_no_step_is_much_work(world: ShareTurnsWorld) -> None:
-    """In numbers of instructions: a hundred thousand are some milliseconds."""
+    """Counts the instructions of each step: a hundred thousand take some milliseconds."""
     assert instructions(lambda: world.run(f"share late epoch=0 topics={reads(50)}")) < 500_000
     costs = []
     while world.waiting:

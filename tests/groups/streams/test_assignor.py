@@ -1,4 +1,4 @@
-"""The assignor `sticky` of streams groups: tasks are spread evenly, stay where they are, and have copies on other processes."""
+"""The assignor `sticky` of streams groups: tasks are spread evenly, move only if necessary, and have copies on other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Members of streams groups against the coordinator: a task is active once, all settle, and wrong requests are refused."""
+"""Simulated members of streams groups and the coordinator: each task is active once, every group becomes stable, and wrong requests are
+refused."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def ready_world(**settings: Any) -> World:
 
 
 class Client:
-    """A member that gives up at once what it is not assigned any more, and says so with its next heartbeat."""
+    """A member that immediately gives up tasks that are no longer assigned to it, and reports that in its next heartbeat."""
 
     def __init__(self, world: World, member_id: str, process: str = "", topology: Topology = WORDS, **fields: Any) -> None:
         self.world = world
@@ -279,7 +280,7 @@ def test_a_static_member_keeps_its_tasks_over_a_restart() -> None:
 
 
 def test_a_member_of_another_process_begins_without_tasks() -> None:
-    """Its new process may have a task of the former one already, and no process has a task twice."""
+    """The member's new process may already have one of the member's tasks, and no process may have a task twice."""
     world = ready_world(streams_num_standby_replicas=1)
     first, other = Client(world, "a", process="p", instance_id="i"), Client(world, "b", process="q")
     settle(first, other)
@@ -462,7 +463,7 @@ def test_the_offsets_of_tasks_are_kept_for_members_only() -> None:
 
 
 def test_the_states_of_a_group_are_those_of_the_table() -> None:
-    """A walk through every state: each change is in the table of allowed changes."""
+    """The test visits every state. Each transition must be in the table of allowed transitions."""
     world = streams_world(streams_initial_rebalance_delay_ms=3_000)
     first, second = Client(world, "a"), Client(world, "b")
     seen = [EMPTY]

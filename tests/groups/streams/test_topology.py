@@ -32,7 +32,7 @@ def configured(topology: Topology, **counts: int) -> Configured:
 
 
 def join(*repartition: InternalTopic, sources: tuple[str, ...] = (), changelogs: tuple[InternalTopic, ...] = ()) -> Topology:
-    """Topics `sources` and repartition topics that are written from "wide", in one copartition group."""
+    """Returns a topology with one copartition group: the topics `sources`, and repartition topics that are written from "wide"."""
     group = CopartitionGroup(tuple(range(len(sources))), (), tuple(range(len(repartition))))
     joined = Subtopology("1", sources, (), changelogs, (), repartition, (group,))
     return Topology(0, (Subtopology("0", ("wide",), repartition_sinks=tuple(topic.name for topic in repartition)), joined))
