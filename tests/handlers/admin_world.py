@@ -1,4 +1,5 @@
-"""A broker large enough for administration: a real controller over a store in memory, and bytes on both sides of the handler.
+"""A broker for tests of administrative requests: a real controller over a metadata store in memory, and encoded messages on both sides of
+the handler.
 
 `ask` sends a request through the codec in the version named, runs the handler, and takes the answer through the codec as well, so a field
 that a version lacks or a value that cannot be written fails here and not at a client.
@@ -26,7 +27,7 @@ from tests.fakes.randomness import SeededRandom
 
 
 class DenyAll(RuleAuthorizer):
-    """An authorizer that allows nothing but what is named."""
+    """An authorizer that allows only the named rights."""
 
     def __init__(self, *allowed: tuple[AclOperation, str]) -> None:
         self.allowed = allowed

@@ -1,4 +1,4 @@
-"""A broker just large enough for Produce and Fetch: real partitions on a disk in memory, real waiters, a clock that is moved by hand."""
+"""A broker with only what Produce and Fetch need: real partitions on a disk in memory, real waiters, and a clock that tests move."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class PartitionsOfOneTopic:
-    """`requests.context.Partitions` over a list."""
+    """Implements `requests.context.Partitions` with a list."""
 
     def __init__(self, partitions: list[Partition]) -> None:
         self._partitions = partitions
@@ -90,7 +90,7 @@ class RecordsWorld(World):
         return partition
 
     def flush(self) -> None:
-        """The group commit has run."""
+        """Runs the group commit."""
         asked, self.flushes[:] = list(self.flushes), []
         for partition in asked:
             partition.on_flushed(partition.log.log_end_offset)

@@ -1,4 +1,5 @@
-"""A broker just large enough for share groups to read: `records_world` with share partitions, sessions and a persister in memory."""
+"""A broker with only what reading by share groups needs: that of `records_world`, with share partitions, sessions and a persister in
+memory."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ class ShareWorld(RecordsWorld):
         self.connection = connection()
 
     def append_to_each(self) -> None:
-        """A record in each partition."""
+        """Appends a record to each partition."""
         for partition in range(len(self.broker.metadata.topic_by_id(TOPIC_ID).partitions)):
             self.append(1, partition=partition)
 
@@ -80,7 +81,7 @@ class ShareWorld(RecordsWorld):
         said: tuple[Said, ...] = (), forgotten: tuple[int, ...] = (), connection: ConnectionInfo | None = None, version: int = 2,
         topic_id: bytes = TOPIC_ID, **options: Any,
     ) -> Any:  # fmt: skip
-        """The answer, or the `Pending` that waits for it."""
+        """Returns the answer, or the `Pending` that waits for it."""
         named = dict.fromkeys([*partitions, *(partition for partition, _, _, _ in said)])
         wanted = [
             FetchPartition(
@@ -129,7 +130,7 @@ class ShareWorld(RecordsWorld):
 
 
 def acquired(response: ShareFetchResponse) -> dict[int, list[tuple[int, int, int]]]:
-    """By partition: first offset, last offset, delivery count."""
+    """Returns, by partition, the acquired ranges: first offset, last offset, delivery count."""
     assert not response.error_code, response
     return {
         partition.partition_index: [(run.first_offset, run.last_offset, run.delivery_count) for run in partition.acquired_records]
@@ -140,7 +141,7 @@ def acquired(response: ShareFetchResponse) -> dict[int, list[tuple[int, int, int
 
 
 def codes(response: ShareFetchResponse | ShareAcknowledgeResponse) -> dict[int, ErrorCode]:
-    """By partition, what failed of the reading, or of the acknowledging."""
+    """Returns, by partition, the error of the read, or else of the acknowledgement."""
     return {
         partition.partition_index: ErrorCode(getattr(partition, "acknowledge_error_code", 0) or partition.error_code)
         for topic in response.responses

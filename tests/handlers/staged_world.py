@@ -1,4 +1,5 @@
-"""A broker for StageRecords and AttachRecords: real partitions, and a coordinator that answers when it is asked to."""
+"""A broker for tests of StageRecords and AttachRecords: real partitions, and a transaction coordinator that answers when the test says
+so."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ PRODUCER = 7
 
 
 class FakeCoordinator:
-    """Admits what it is asked, at once or when `answer` is called."""
+    """Admits the partitions that it is asked about, at once or when the test calls `answer`."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int, list[TopicPartition], bool]] = []
@@ -52,7 +53,7 @@ class FakeCoordinator:
 
 
 class StagedWorld(RecordsWorld):
-    """One broker with the topic `t`; requests go through the codec."""
+    """One broker with the topic `t`. Requests and answers are encoded and decoded."""
 
     def __init__(self, *assignments: str, is_flush_on_ack: bool = False, config: LogConfig | None = None) -> None:
         super().__init__(is_flush_on_ack=is_flush_on_ack, config=config)
@@ -63,7 +64,7 @@ class StagedWorld(RecordsWorld):
         broker.stages = self.stage_space(broker.config)
 
     def stage(self, *parts: tuple[int, int, bytes], topic: str = "t", token: bytes = TOKEN, attempt: int = 1, **who: str) -> list[str]:
-        """The codes for parts (partition, chunk, records)."""
+        """Stages parts (partition, chunk, records) and returns their error codes."""
         partitions = [StagePartition(index=index, chunk=chunk, records=records) for index, chunk, records in parts]
         body = StageRecordsRequest(batch_token=token, attempt_id=attempt, topics=[StageTopic(name=topic, partitions=partitions)])
         read = decoder(StageRecordsRequest, 0)(memoryview(bytearray(encoder(StageRecordsRequest, 0)(body))), 0)[0]
@@ -77,7 +78,7 @@ class StagedWorld(RecordsWorld):
     def attach(
         self, *parts: tuple[int, int, list[StagedChunk]], version: int = 0, topic: str = "t", principal: str = "", **fields: Any
     ) -> Pending:
-        """The answer to come, for parts (partition, base sequence, chunks)."""
+        """Sends parts (partition, base sequence, chunks) and returns the pending answer."""
         partitions = [AttachPartition(index=index, base_sequence=sequence, chunks=chunks) for index, sequence, chunks in parts]
         values = {
             "transactional_id": "tx", "producer_id": PRODUCER, "producer_epoch": 0, "acks": -1, "timeout_ms": 1000,

@@ -1,4 +1,4 @@
-"""`ottla.advertise.level`: what an earlier release had is what is offered, and all that is served."""
+"""`ottla.advertise.level`: the broker advertises the versions and features of an earlier release, and serves no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals in the words of Apache Kafka 4.3, which tools compare: each text was answered by that broker to the same request."""
+"""Error messages as of Apache Kafka 4.3, because tools compare them. A Kafka broker answered the same requests with these texts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def quota(*entity: tuple[str, str], key: str = "producer_byte_rate", value: floa
 
 
 def twice(request: Any) -> Any:
-    """The request with each of its entries twice."""
+    """Returns the request with each of its entries twice."""
     request.entries *= 2
     return request
 
@@ -126,7 +126,7 @@ TEXTS = [
 
 
 def said(answer: Any) -> list[str]:
-    """The error messages in an answer."""
+    """Returns the error messages in an answer."""
     if isinstance(answer, list | tuple):
         return [text for one in answer for text in said(one)]
     if not isinstance(answer, Struct):

@@ -1,4 +1,4 @@
-"""Keys that only brokers may send: refused to clients in every version (A5), not advertised, and what a broker is answered."""
+"""APIs that only brokers may use: refused to clients in every version (A5), not advertised, and answered to brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""APIs whose honest answer is a refusal: access rules without an authorizer, SASL on a plain listener, features that are fixed."""
+"""APIs that the broker can only refuse: access rules without an authorizer, SASL on a plain listener, changes of fixed features."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ FEATURES = [
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize(("feature", "level", "kind", "code"), FEATURES)
 def test_features(version: int, feature: str, level: int, kind: int, code: int) -> None:
-    """sarama (Go), TestFuncAdminUpdateFeatures: one feature that is refused refuses the whole request, also where there are results."""
+    """One refused feature causes a refusal of the whole request, also in versions with a result for each feature. Needed by
+    TestFuncAdminUpdateFeatures of sarama (Go)."""
     update = FeatureUpdateKey(feature=feature, max_version_level=level)
     if version:
         update.upgrade_type = kind

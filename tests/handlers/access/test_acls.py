@@ -1,4 +1,4 @@
-"""CreateAcls, DescribeAcls and DeleteAcls: what Kafka checks, what it answers, and that a change counts at once."""
+"""CreateAcls, DescribeAcls and DeleteAcls: what Kafka checks, what it answers, and that a changed rule is applied to the next request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 
 
 class AclWorld(AdminWorld):
-    """A broker with rules; the client is a super user until `become`."""
+    """A broker with access rules. The client is a super user until the test calls `become`."""
 
     def __init__(self) -> None:
         timers = ManualTimers()

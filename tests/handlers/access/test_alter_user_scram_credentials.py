@@ -1,4 +1,5 @@
-"""AlterUserScramCredentials and what DescribeUserScramCredentials then answers: what is stored, what is refused, what stays beside it."""
+"""AlterUserScramCredentials, and what DescribeUserScramCredentials answers afterwards: what is stored, what is refused, and which other
+credentials remain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Create, Renew, Expire and DescribeDelegationToken: what Kafka checks, in its order, and what it answers."""
+"""Create, Renew, Expire and DescribeDelegationToken: the checks in Kafka's order, and the answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOT_ALLOWED, DISABLED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ErrorCod
 
 
 class TokenWorld(AdminWorld):
-    """A broker with tokens; the client is alice, who has logged in by a password, until `become`."""
+    """A broker with delegation tokens. Until the test calls `become`, the client is alice, who has logged in with a password."""
 
     def __init__(self, settings: dict[str, str] | None = None, authorizer: Any = None) -> None:
         config = BrokerConfig(KEY if settings is None else settings)

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: no user has any."""
+"""DescribeUserScramCredentials on a broker where no user has SCRAM credentials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ApiVersions: what stock clients are answered, byte for byte, and what a client gets that asks for our extensions."""
+"""ApiVersions: the answers to stock clients, byte for byte, and the answer to a client that asks for our extensions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_extensions_are_for_clients_that_ask(version: int) -> None:
 
 
 def test_the_apis_for_metrics_of_clients_are_advertised_while_there_is_a_subscription() -> None:
-    """librdkafka logs a line for each client that asks for its subscription."""
+    """They are advertised only then, because librdkafka logs a line for each client that asks for its subscription."""
     world = AdminWorld()
     assert not keys(world.ask(request(), 4)) & TELEMETRY
     set_config(world, CLIENT_METRICS, "all", "metrics", "org.")
@@ -65,7 +65,7 @@ def test_the_apis_for_metrics_of_clients_are_advertised_while_there_is_a_subscri
 
 
 def test_long_names_of_software_are_cut() -> None:
-    """A connection kept 64 kB of them."""
+    """Formerly a connection kept up to 64 kB of such names."""
     world = AdminWorld()
     name = ApiVersionsRequest(client_software_name="n" * 32_000, client_software_version="v" * 32_000)
     assert not world.ask(name, 3).error_code
@@ -90,7 +90,7 @@ def test_a_broker_of_an_earlier_release_has_no_extensions() -> None:
 
 
 def test_other_brokers_pass_over_the_tag() -> None:
-    """A tag that the broker does not know is skipped; here one of a later version of ours."""
+    """A broker skips a tag that it does not know; here the tag stands for one of a later version of this broker."""
     encoded = encoder(ApiVersionsRequest, 3)(request())
     with_unknown_tag = encoded[:-1] + bytes.fromhex("01 a29c01 02 0001")
     assert decoder(ApiVersionsRequest, 3)(with_unknown_tag, 0) == (request(), len(with_unknown_tag))

@@ -1,4 +1,4 @@
-"""DescribeCluster: brokers yes, controllers no."""
+"""DescribeCluster: the answer names the brokers; a question about controllers is refused."""
 
 from __future__ import annotations
 

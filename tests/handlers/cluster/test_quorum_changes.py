@@ -1,4 +1,4 @@
-"""UnregisterBroker, AddRaftVoter and RemoveRaftVoter: answered as Kafka answers them where nothing can be done."""
+"""UnregisterBroker, AddRaftVoter and RemoveRaftVoter: answered with Kafka's refusals, because there is no quorum of voters to change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterConfigs: what is not named goes back to its default."""
+"""AlterConfigs: a setting that the request does not name goes back to its default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How much the broker's parts log, changed while it runs: Kafka's words for the levels, all of a request or nothing."""
+"""Log levels of the broker's loggers, changed while the broker runs: Kafka's names of the levels, and requests that are carried out whole
+or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterClientQuotas and DescribeClientQuotas: what was set is what is shown, through every filter."""
+"""AlterClientQuotas and DescribeClientQuotas: every filter shows the quotas that were set."""
 
 from __future__ import annotations
 

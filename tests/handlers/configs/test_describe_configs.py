@@ -71,7 +71,7 @@ def test_a_broker() -> None:
 
 
 def test_what_was_set_and_is_of_no_use_here_is_shown() -> None:
-    """A rate for what this broker does not do; and an unknown name, whose value may be a secret."""
+    """The rate setting belongs to a function that this broker lacks. The unknown setting's value may be a secret."""
     world = AdminWorld()
     rate, unknown = "remote.log.manager.copy.max.bytes.per.second", "made.up"
     for name in ("0", ""):
@@ -86,7 +86,7 @@ def test_what_was_set_and_is_of_no_use_here_is_shown() -> None:
 
 
 def test_settings_of_a_listener_are_shown_as_what_they_are() -> None:
-    """A path is no secret, though `.keystore` begins like a key."""
+    """A path is shown, for it is no secret, though `.keystore` begins with "key"."""
     world = AdminWorld()
     own = "listener.name.plaintext."
     for name, value in (("ssl.keystore.location", "/k.pem"), ("ssl.key.password", "s3cret"), ("ssl.client.auth", "required")):
@@ -107,7 +107,7 @@ def test_a_dynamic_broker_value_is_the_topics() -> None:
 
 
 def test_a_subscription_to_client_metrics() -> None:
-    """KIP-714; one that nothing is set for has the defaults, as in Kafka, where their synonyms are left out."""
+    """KIP-714. A subscription without settings has the defaults. As in Kafka, the answer has no synonyms of them."""
     world = AdminWorld()
     set_config(world, CLIENT_METRICS, "m", "interval.ms", "1000")
     for name, interval in (("m", ("1000", 7, [("interval.ms", "1000", 7)])), ("other", ("300000", 5, []))):
@@ -164,7 +164,7 @@ def test_rights(kind: int, code: ErrorCode) -> None:
 
 
 def test_a_broker_says_its_number_whether_given_or_not() -> None:
-    """Tools read it here; Kafka's brokers say it under both names."""
+    """Tools read the number from this answer; Kafka's brokers give it under both names."""
     for assignments, number in (((), "0"), (("node.id=4",), "4"), (("broker.id=4",), "4")):
         config, _ = load(assignments=assignments)
         world = AdminWorld(config)

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: operations through the wire; what they mean is tested with the controller's decisions."""
+"""IncrementalAlterConfigs: its operations, encoded and decoded. The controller's tests cover what each operation does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_each_operation(version: int) -> None:
 
 
 def test_a_resource_has_a_bounded_number_of_settings() -> None:
-    """Of a topic and of the loggers of a broker; Kafka, which has no bound, refuses the first name that it does not know."""
+    """The resources are a topic and the loggers of a broker. Kafka has no bound, and refuses the first name that it does not know."""
     world = AdminWorld()
     world.cluster.create("a")
     many = request(*((f"name-{number}", 0, "5") for number in range(CONFIG_ENTRIES_MAX + 1)))

@@ -1,4 +1,4 @@
-"""ListConfigResources: what DescribeConfigs can describe."""
+"""ListConfigResources: it lists the resources that DescribeConfigs can describe."""
 
 from __future__ import annotations
 

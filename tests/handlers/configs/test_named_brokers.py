@@ -1,4 +1,4 @@
-"""Alterations that are sent to another broker than the one they name, in a cluster in memory."""
+"""Requests that alter the settings of one broker and are sent to another one, in a cluster in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passwords that are altered in a cluster in memory: what is stored, by which broker, and what is refused."""
+"""Settings that are passwords, altered in a cluster in memory: what is stored, by which broker, and what is refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_broker_without_a_secret_removes_a_password() -> None:
 
 
 def test_what_a_client_has_encrypted_is_encrypted_again() -> None:
-    """A client cannot name the iterations with which a broker derives a key."""
+    """So a client cannot choose how many iterations a broker needs to derive a key."""
     nodes = Nodes(2, SECRET)
     answered(nodes, OTHER, request((CONFIG_BROKER, str(OTHER), {NAME: VALUE})))
     first = stored(nodes, OTHER)[NAME]

@@ -1,4 +1,5 @@
-"""Which alterations are examined, by whose files, and what is left of a request when one of them is refused."""
+"""Which alterations of TLS settings are checked, against which broker's files, and what remains of a request when one alteration is
+refused."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ KEYSTORE = "listener.name.own.ssl.keystore.location"
 
 
 class Listeners:
-    """In place of `adapters/tls_listeners.py`: notes what it is asked; a key store named `bad` cannot be used."""
+    """Replaces `adapters/tls_listeners.py`: it records the questions, and refuses a key store named `bad`."""
 
     def __init__(self) -> None:
         self.examined: list[dict[str, str | None]] = []
@@ -47,7 +48,7 @@ class Listeners:
 
 
 class Guarded:
-    """A broker 7 whose listeners OWN and OTHER have TLS; `handed` has the requests that reached the handler."""
+    """Broker 7, whose listeners OWN and OTHER have TLS. `handed` has the requests that reached the handler."""
 
     def __init__(self, stored: dict[str, str] | None = None) -> None:
         config = BrokerConfig({
@@ -139,7 +140,7 @@ def test_a_listener_that_does_not_exist() -> None:
 
 @pytest.mark.parametrize(("value", "validate_only", "renewals"), [("static", False, 1), ("static", True, 0), ("another", False, 0)])
 def test_an_alteration_without_a_change_has_the_files_read_again(value: str, validate_only: bool, renewals: int) -> None:
-    """A change of values does so by itself."""
+    """An alteration that changes a value causes the reading anyway."""
     guarded = Guarded()
     assert guarded.ask(request((CONFIG_BROKER, "7", {KEYSTORE: value}), validate_only=validate_only)) == [("7", 0)]
     assert guarded.listeners.renewals == renewals

@@ -1,4 +1,4 @@
-"""FindCoordinator: a client without the right causes nothing, and the others are not held up by it."""
+"""FindCoordinator: a request without the right creates no internal topic, and delays no other key of the request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fakes.authorizer import StrictAuthorizer
 
 
 class BrokerWorld:
-    """A broker without internal topics that counts how often it is to create one."""
+    """A broker without internal topics. It counts the requests to create one."""
 
     def __init__(self, *denied: object) -> None:
         self.created: list[str] = []

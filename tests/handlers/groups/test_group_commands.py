@@ -1,4 +1,4 @@
-"""How versions of group requests become commands, and how answers become the responses of a version."""
+"""How group requests of each version become commands, and how the commands' results become responses of that version."""
 
 from __future__ import annotations
 

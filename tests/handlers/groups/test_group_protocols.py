@@ -1,4 +1,4 @@
-"""`group.coordinator.rebalance.protocols`: a protocol that is left out is answered like an unknown one."""
+"""`group.coordinator.rebalance.protocols`: requests of a protocol that the setting excludes get UNSUPPORTED_VERSION."""
 
 from __future__ import annotations
 

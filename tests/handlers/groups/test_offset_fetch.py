@@ -1,4 +1,4 @@
-"""OffsetFetch on a broker that may be the coordinator no more: what it has may be older than what its successor has."""
+"""OffsetFetch on a broker that may no longer be the coordinator: its committed offsets may be older than its successor's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.handlers.records_world import request
 
 
 def test_without_a_lease_no_committed_offset_is_read() -> None:
-    """A consumer that begins at an old offset copies twice what was copied once."""
+    """A consumer that begins at an old offset would process records a second time."""
     asked: list[str] = []
 
     def partition_for(group_id: str) -> Any:

@@ -1,4 +1,4 @@
-"""A topic of which some partitions exist and some do not stands in the answer once."""
+"""A topic of which only some of the requested partitions exist appears once in the answer."""
 
 from __future__ import annotations
 

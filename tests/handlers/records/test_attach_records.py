@@ -1,4 +1,4 @@
-"""AttachRecords: rights, the coordinator's word, turns of the loop, and when the answer comes."""
+"""AttachRecords: rights, the coordinator's verdict, the division into turns of the loop, and the time of the answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ends(world: StagedWorld) -> list[int]:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_the_coordinator_is_asked_once_for_all_partitions(version: int) -> None:
-    """With version 1 it adds them (transactions v2)."""
+    """With version 1 the question also adds the partitions to the transaction (transactions v2)."""
     world = staged()
     pending = world.attach((0, 0, CHUNKS), (1, 0, [listed(0, B, 1)]), version=version)
     assert [(result.error_code, result.base_offset) for result in results(pending)] == [(0, 0), (0, 0)]
@@ -118,7 +118,7 @@ def test_the_number_of_partitions_is_bounded() -> None:
 
 
 def in_turns(world: StagedWorld) -> None:
-    """Every step of the work has a turn of its own."""
+    """Makes every step of the work take a turn of the loop of its own."""
     world.broker.stages.turns.begin()
     world.broker.stages.turns.piece_ms = 0
 
@@ -132,7 +132,7 @@ def test_a_large_attach_leaves_the_loop_to_others_and_the_next_one_waits() -> No
     seen: list[tuple[list[int], bool, bool]] = []
 
     def look() -> None:
-        """Other work of the loop."""
+        """Stands for other work of the loop."""
         seen.append((ends(world), first.is_done, second.is_done))
         if not second.is_done:
             world.timers.call_soon(look)
@@ -218,7 +218,7 @@ def test_a_leader_that_is_replaced_while_the_answer_waits() -> None:
 
 
 def produce(world: StagedWorld, *values: bytes, sequence: int, producer_id: int = PRODUCER) -> Pending:
-    """A batch of the same transaction, not staged."""
+    """Sends a batch of the same transaction by Produce, without staging."""
     records = batch(*values, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True)
     data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])
     body = ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1000, topic_data=[data])
@@ -276,7 +276,7 @@ def test_without_an_attach_a_gap_is_refused_at_once() -> None:
 
 
 def test_a_step_that_fails_closes_the_connection_and_lets_the_producer_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It left the request without an answer until its time was over, and for ever what the producer sent behind it."""
+    """Formerly such a request had no answer until its time-out, and later requests of the producer never had one."""
     world, followed, failure = staged(), list[str](), KeyError("a mistake of ours")
 
     def fail(*_given: object) -> None:

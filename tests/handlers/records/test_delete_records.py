@@ -23,7 +23,7 @@ TIMEOUT_MS = 3_000
 
 @pytest.fixture
 def world() -> RecordsWorld:
-    """Partition 0 of three records is on brokers 0, 1 and 2, of which 2 is not alive; partition 1 is on broker 0 alone."""
+    """Partition 0, with three records, is on brokers 0, 1 and 2, of which 2 is not alive. Partition 1 is on broker 0 alone."""
     world = RecordsWorld()
     world.partitions[0].become_leader(leader_epoch=1, partition_epoch=1, replicas=(0, 1, 2), isr=(0, 1), now_ms=0)
     world.broker.metadata.brokers.update({number: BrokerMetadata(broker_id=number, endpoints={}) for number in (0, 1)})
@@ -45,7 +45,7 @@ def delete(world: RecordsWorld, *indexes: int, offset: int = 2, timeout_ms: int 
 
 
 def results(answer: object) -> list[tuple[int, int]]:
-    """(low watermark, error) of each partition."""
+    """Returns (low watermark, error) of each partition."""
     answer = answer.response if isinstance(answer, Pending) else answer
     assert isinstance(answer, DeleteRecordsResponse)
     found: list[DeleteRecordsPartitionResult] = [one for topic in answer.topics for one in topic.partitions]
@@ -74,7 +74,8 @@ def test_a_follower_that_does_not_follow_in_time(world: RecordsWorld) -> None:
 
 
 def test_without_time_the_checkpoint_of_the_leader_is_awaited_and_no_follower(world: RecordsWorld) -> None:
-    """librdkafka, test 0081: an operation timeout of 0 succeeds where there are no followers; in a cluster the start is noted first."""
+    """In librdkafka's test 0081, an operation timeout of 0 must succeed where there are no followers. In a cluster the leader first writes
+    the new start offset to its checkpoint."""
     for partition in world.partitions:
         partition.state.request_checkpoint = lambda: None
     pending = delete(world, 0, 1, timeout_ms=0)

@@ -1,4 +1,4 @@
-"""DescribeSegments: the segments of a log and the entries of their indexes, and the bounds of an answer."""
+"""DescribeSegments: which segments and index entries of a log an answer has, and how large an answer may be."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.handlers.records_world import NOW_MS, RecordsWorld, batch, request
 
 @pytest.fixture
 def world() -> RecordsWorld:
-    """Partition 0 has 30 batches of one record, several of them in a segment, with an entry of the index for almost each."""
+    """Partition 0 has 30 batches of one record, several of them in a segment, with an index entry for almost each of them."""
     world = RecordsWorld(config=log_settings(segment_bytes=1_000, index_interval_bytes=1))
     for number in range(30):
         world.partitions[0].require_leading().append(batch(b"%d" % number), acks=1, now_ms=NOW_MS)

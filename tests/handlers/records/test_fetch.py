@@ -1,4 +1,5 @@
-"""Fetch: bounds of an answer, waiting, isolation carried through the wait (KAFKA-5376), sessions that repeat nothing."""
+"""Fetch: bounds of an answer, waiting, an isolation level that also holds after the wait (KAFKA-5376), and sessions that send only what
+changed."""
 
 from __future__ import annotations
 
@@ -158,7 +159,7 @@ def test_kafka_5376_isolation_is_carried_through_the_wait() -> None:
 
 
 def abort_some(world: RecordsWorld, index: int, count: int) -> None:
-    """A transaction of each of some producers, one behind the other."""
+    """Writes and aborts one transaction for each of `count` producers, one after the other."""
     leader = world.partitions[index].require_leading()
     for producer_id in range(count):
         records = batch(b"dirty", producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -196,7 +197,7 @@ def test_a_session_repeats_nothing() -> None:
 
 
 def test_a_followers_progress_is_taken_once_for_each_of_its_requests() -> None:
-    """A fetch that waits is tried again at each move; the follower's progress is still the same."""
+    """A waiting fetch is tried again at each change, but the request still reports the same progress of the follower."""
     world = RecordsWorld(partitions=1)
     partition = world.partitions[0]
     partition.become_leader(leader_epoch=1, partition_epoch=1, replicas=(0, 1), isr=(0, 1), now_ms=0)
@@ -309,7 +310,7 @@ RACKS = {0: "a", 1: "b", 2: "b", 3: "c"}
 
 @pytest.fixture
 def racks() -> RecordsWorld:
-    """Partition 0 is led by broker 0 in rack a and has five records; 1 and 2 in rack b are in sync, 3 in rack c is not."""
+    """Partition 0 has five records. Broker 0 in rack a leads it; brokers 1 and 2 in rack b are in sync, broker 3 in rack c is not."""
     world = RecordsWorld()
     world.broker.config = load(assignments=[f"replica.selector.class={RACK_AWARE}"])[0]
     world.broker.metadata.brokers = {number: BrokerMetadata(broker_id=number, endpoints={}, rack=rack) for number, rack in RACKS.items()}
@@ -323,7 +324,7 @@ def racks() -> RecordsWorld:
 
 
 def preferred(world: RecordsWorld, offset: int, rack: str, version: int = 12) -> tuple[int, int]:
-    """The broker that is named, and how many bytes of records are sent."""
+    """Returns the broker that the answer names, and the number of bytes of records in the answer."""
     asked = body({0: offset}, wait_ms=500)
     asked.rack_id = rack
     (result,) = results(handle(world.broker, request(version), asked))
@@ -379,7 +380,7 @@ def limited(world: RecordsWorld, rate: float) -> ClientQuotas:
 
 
 def throttled(answer: object) -> int:
-    """The throttle time of an answer that has nothing else."""
+    """Returns the throttle time of an answer, which must have no partitions."""
     assert isinstance(answer, FetchResponse)
     assert answer.responses == [] and answer.error_code == 0
     return answer.throttle_time_ms

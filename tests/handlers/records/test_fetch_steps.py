@@ -1,4 +1,5 @@
-"""Fetch of thousands of partitions: read in steps, between which partitions move and the client may go."""
+"""Fetch of thousands of partitions: the broker reads them in steps. Between two steps partitions may change and the client may
+disconnect."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ OFFSETS = dict.fromkeys(range(PARTITIONS), 0)
 
 @pytest.fixture(params=["session", "more than a session may have"])
 def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> RecordsWorld:
-    """A broker that looks at one partition in each step, and takes a step in each turn of its loop."""
+    """A broker that reads one partition in each step, and runs one step in each turn of its loop."""
     monkeypatch.setattr(fetch, "ITEMS_PER_STEP", 1)
     if request.param != "session":
         monkeypatch.setattr(fetch, "SESSION_PARTITIONS_MAX", 1)
@@ -41,7 +42,7 @@ def steps_of(world: RecordsWorld, asked: FetchRequest, version: int = 12) -> Gen
 
 
 def begun(world: RecordsWorld, asked: FetchRequest, looked_at: int, version: int = 12) -> Generator[None, None, FetchResponse | Pending]:
-    """A fetch that has found all partitions and looked at so many of them."""
+    """Starts a fetch, which has found all partitions and has read `looked_at` of them."""
     steps = steps_of(world, asked, version)
     for _ in range(2 * PARTITIONS + looked_at):
         next(steps)
@@ -237,7 +238,7 @@ def test_a_fetch_of_too_many_partitions_is_refused() -> None:
 def test_a_later_look_that_fails_ends_the_wait_and_closes_the_connection(
     world: RecordsWorld, monkeypatch: pytest.MonkeyPatch, is_at_the_end: bool
 ) -> None:
-    """It left the request unanswered for ever, and what waited behind it."""
+    """Formerly the request, and all requests behind it, never had an answer."""
     pending = run(steps_of(world, waiting()))
     assert isinstance(pending, Pending)
     failure = KeyError("a mistake of ours")

@@ -1,4 +1,5 @@
-"""A follower's Fetch: sessions of its connection, what is answered at once and what waits, and what its progress is taken for."""
+"""A follower's Fetch: the sessions of its connection, which requests are answered at once and which wait, and what the leader concludes
+from the follower's progress."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ EPOCH = 1
 
 
 class Leader:
-    """Broker 0 leads all partitions, whose other replica is broker 1, the follower of the requests."""
+    """Broker 0 leads all partitions. Their other replica is on broker 1, which sends the requests."""
 
     def __init__(self, partitions: int = 2, isr: tuple[int, ...] = (0, 1)) -> None:
         self.world = RecordsWorld(partitions=partitions)
@@ -56,7 +57,7 @@ class Leader:
         return answer
 
     def open(self) -> None:
-        """A session over all partitions, from their ends."""
+        """Opens a session with all partitions, from their log end offsets on."""
         self.epoch = self.session_id = 0
         at = [one(index, partition.log.log_end_offset) for index, partition in enumerate(self.world.partitions)]
         answered(self.send(*at, wait_ms=0))
@@ -130,7 +131,7 @@ def test_what_arrives_late_over_an_earlier_connection_does_not_set_the_follower_
 
 
 def test_a_moved_watermark_is_an_answer(leader: Leader) -> None:
-    """It is the follower's own fetch that moves it here."""
+    """Here the follower's own fetch moves the high watermark."""
     leader.append(0, b"a")
     leader.send()
     waiting = leader.send(one(0, 1))
@@ -145,7 +146,7 @@ def test_a_moved_watermark_is_an_answer(leader: Leader) -> None:
 
 
 def test_a_moved_watermark_goes_with_the_records_that_come_soon(leader: Leader) -> None:
-    """One that was there when the request came, and one that moves while it waits."""
+    """One watermark had moved when the request came; the other moves while the request waits."""
     leader.append(0, b"a")
     leader.send()
     first = leader.send(one(0, 1))
@@ -276,7 +277,7 @@ def test_sessions_of_clients_evict_none_of_followers() -> None:
 
 
 def test_a_follower_at_the_end_of_an_idle_log_is_in_sync_when_the_log_moves_at_last(leader: Leader) -> None:
-    """It names the partition no more, and had everything up to its last request."""
+    """The follower no longer names the partition in its requests, and had all records at its last request."""
     for _ in range(200):
         leader.send()
         leader.run(500)
@@ -304,7 +305,7 @@ def test_a_follower_that_could_not_join_is_proposed_at_a_later_request_that_name
 
 
 def test_a_partition_that_has_not_moved_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the cost of an idle request does not depend on the number of partitions."""
+    """Thus the cost of a request without news does not depend on the number of partitions."""
     leader = Leader(partitions=50)
     leader.open()
     looked: list[Partition] = []

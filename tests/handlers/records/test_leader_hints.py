@@ -16,7 +16,7 @@ from tests.handlers.records_world import TOPIC_ID, RecordsWorld, batch, request
 
 MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 LEADER, NO_LEADER = 2, 3
-"""Partitions of the topic: led by broker 2, of which this broker has no replica, and without a leader."""
+"""Two partitions of the topic: broker 2 leads the first, of which this broker has no replica; the other has no leader."""
 
 
 @pytest.fixture

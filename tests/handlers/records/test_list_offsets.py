@@ -1,4 +1,4 @@
-"""ListOffsets: special times by version, and a stored batch whose records cannot be read."""
+"""ListOffsets: which special timestamps each version has, and a stored batch whose records cannot be read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.handlers.records_world import NOW_MS, RecordsWorld, batch, request
 
 
 def ask(world: RecordsWorld, *asked: tuple[int, int], version: int = 11) -> list[ListOffsetsPartitionResponse]:
-    """The answers for (partition, timestamp)s of the topic."""
+    """Returns the answers for pairs (partition, timestamp) of the topic."""
     partitions = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in asked]
     body = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=partitions)])
     answer = handle(world.broker, request(version), body)
@@ -32,7 +32,7 @@ def ask(world: RecordsWorld, *asked: tuple[int, int], version: int = 11) -> list
 
 
 class StoredUnseen:
-    """An inspector that looks into nothing: batches are stored as brokers of before stored them, with a wrong largest timestamp."""
+    """An inspector that examines no batch, so a batch with a wrong largest timestamp is stored, as by earlier versions of the broker."""
 
     def inspect(self, _batch: memoryview, _header: BatchHeader, _config: LogConfig) -> None:
         return None
@@ -92,7 +92,7 @@ LARGE = LOOP_RECORDS_MAX + 1
 
 
 def large(*, lie_ms: int = 0, timestamp: int = NOW_MS) -> memoryview:
-    """A batch of many records whose header says a time that is later by `lie_ms`."""
+    """A batch of many records whose header states a largest timestamp that is `lie_ms` too late."""
     made = encode_batch([Record(0, timestamp, None, b"v")] * LARGE, codec=CODEC_ZSTD)
     set_max_timestamp(made, 0, CREATE_TIME, timestamp + lie_ms)
     return memoryview(made)

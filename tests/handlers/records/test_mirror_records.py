@@ -1,4 +1,4 @@
-"""MirrorRecords: who may send it, its limits, its answers, and the wait for the acknowledgement."""
+"""MirrorRecords: which clients may send it, its limits, its answers, and the wait for the in-sync replicas."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sent(offset: int, *values: bytes, size: int = 0) -> bytes:
 
 
 def ask(world: RecordsWorld, *parts: tuple[int, int, bytes], topic: str = "t", source: str = SOURCE) -> Any:
-    """Each part is a partition, the expected end, and batches. Returns the results, or what is pending."""
+    """Sends parts: each is a partition, the expected log end offset, and batches. Returns the results, or the `Pending` answer."""
     partitions = [MirrorPartition(index=index, expected_end=end, records=records) for index, end, records in parts]
     body = MirrorRecordsRequest(timeout_ms=1_000, topics=[MirrorTopic(name=topic, source=source, partitions=partitions)])
     decoded = decoder(MirrorRecordsRequest, 0)(memoryview(bytes(encoder(MirrorRecordsRequest, 0)(body))), 0)[0]
@@ -56,7 +56,7 @@ def test_batches_of_several_partitions_are_appended() -> None:
 
 
 def test_a_refusal_has_the_bounds() -> None:
-    """So a mirror learns where to continue."""
+    """A refusal names the first and the end offset of the log, so that a mirror learns where to continue."""
     world = world_of_mirrors()
     ask(world, (0, 0, sent(0, b"a", b"b")))
     found = ask(world, (0, 0, sent(0, b"a", b"b")), (0, -1, b""), (7, 0, b""))

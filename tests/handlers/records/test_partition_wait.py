@@ -1,4 +1,5 @@
-"""Waits: every move leads to another look, at once or in steps, and a look that fails fails its own request and no other."""
+"""Requests that wait for partitions: every change of a partition leads to another look, at once or in steps. A look that raises fails only
+its own request."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def test_the_end_of_the_time_leads_to_the_last_look(world: PartitionWaitWorld) -
 
 
 def test_a_look_that_fails_fails_its_own_request_only(world: PartitionWaitWorld) -> None:
-    """An exception in the look of a small Fetch closed the connection of the client that had appended."""
+    """Formerly an exception in the look of a small Fetch closed the connection of the client whose append caused the look."""
     failure = KeyError("a mistake of ours")
     failing, other = world.request(failure), world.request("result")
     world.move()

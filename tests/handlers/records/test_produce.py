@@ -1,4 +1,4 @@
-"""Produce: what is refused and how, and when an answer may leave (I14)."""
+"""Produce: which requests are refused, with which errors, and when an answer may be sent (I14)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_refusals(topic: str, acks: int, records: memoryview | None, code: int) 
 
 @pytest.mark.parametrize(("version", "code"), [(3, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (6, 76), (7, 0), (13, 0)])
 def test_zstd_is_taken_since_version_7(version: int, code: int) -> None:
-    """An older client could not read what it wrote."""
+    """A client of an older version could not read such records again."""
     assert codes(handle(RecordsWorld().broker, request(version), body({0: batch(b"x", codec=CODEC_ZSTD)}))) == [code]
 
 
@@ -85,7 +85,7 @@ def test_topics_by_id_since_version_13() -> None:
 
 
 def test_i40_without_a_lease_acks_1_waits_for_the_in_sync_replicas() -> None:
-    """Another broker may lead by then, and would not have the record."""
+    """Without a lease, another broker may already lead, and would lack a record that only this broker has."""
     world = RecordsWorld()
     partition = world.partitions[0]
     partition.become_leader(leader_epoch=0, partition_epoch=1, replicas=(0, 1), isr=(0, 1), now_ms=0)
@@ -161,7 +161,7 @@ def test_leadership_lost_while_waiting_is_an_error() -> None:
 
 
 def test_leadership_lost_and_won_again_while_waiting_is_no_acknowledgement() -> None:
-    """The offset is durable in the end, but another batch may stand there."""
+    """In the new term the offset becomes durable, but the batch at this offset may be another one."""
     world = RecordsWorld(is_flush_on_ack=True, partitions=1)
     partition = world.partitions[0]
     pending = handle(world.broker, request(9), body({0: batch(b"x")}))
@@ -194,7 +194,7 @@ def test_a_full_disk_is_reported_and_nothing_is_acknowledged() -> None:
 
 
 def test_a_refusal_by_the_log_names_the_log_start_offset() -> None:
-    """As Kafka does: a producer that is out of sequence may find out that its earlier batches were deleted."""
+    """As in Kafka: a producer that is out of sequence can thus find out that its earlier batches were deleted."""
     world = RecordsWorld()
     handle(world.broker, request(9), body({0: batch(b"a", b"b", producer_id=9, producer_epoch=0, base_sequence=0)}))
     world.partitions[0].require_leading().delete_records(1)
@@ -207,7 +207,7 @@ def test_a_refusal_by_the_log_names_the_log_start_offset() -> None:
 
 
 def test_the_records_that_are_at_fault_are_named() -> None:
-    """So that a producer can fail those and send the others again."""
+    """So a producer can fail these records and send the others again."""
     world = RecordsWorld(config=log_settings(is_compacted=True))
     records = memoryview(encode_batch([Record(0, NOW_MS, key, b"v") for key in (b"a", None, b"b")]))
     [refused] = results(handle(world.broker, request(9), body({0: records})))
@@ -300,7 +300,7 @@ def idempotent(sequence: int) -> memoryview:
 
 
 def test_what_is_behind_a_refused_batch_is_refused_for_its_reason() -> None:
-    """As out of order it would make librdkafka begin a new epoch and send again what other partitions may have."""
+    """After OUT_OF_ORDER_SEQUENCE_NUMBER, librdkafka would begin a new epoch and resend batches that other partitions may already have."""
     world = RecordsWorld()
     partition = world.partitions[0]
     assert codes(handle(world.broker, request(9), body({0: idempotent(0)}))) == [0]

@@ -1,4 +1,5 @@
-"""Produce while the coordinator of transactions is asked: markers that come before its answer, and batches that overtake each other."""
+"""Produce while the broker asks the transaction coordinator: markers that come before the coordinator's answer, and batches that could
+overtake each other."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ PRODUCER_ID, VERSION = 5, 12
 
 
 class Coordinator:
-    """Another broker's, which answers when the test says so, in the order in which it was asked."""
+    """The transaction coordinator on another broker. It answers when the test says so, in the order of the questions."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[ErrorCode], None]] = []
@@ -32,7 +33,7 @@ class Coordinator:
 
 
 class Transactions:
-    """One producer of transactions of the second protocol, whose first transaction (epoch 0) has been answered and not marked yet."""
+    """One producer with transactions v2. Its first transaction (epoch 0) has ended for the client, but its marker is not written yet."""
 
     def __init__(self) -> None:
         self.world = RecordsWorld(partitions=1)
@@ -50,7 +51,7 @@ class Transactions:
         return handle(self.world.broker, context, body)
 
     def mark(self, epoch: int) -> None:
-        """The marker of the transaction before: it has the epoch of the next one."""
+        """Writes the marker of the previous transaction, which has the epoch of the next one."""
         leader = self.world.partitions[0].leader
         assert leader is not None
         leader.write_marker(PRODUCER_ID, epoch, 0, True, NOW_MS, 2)
@@ -63,7 +64,7 @@ class Transactions:
 
 
 def test_the_marker_of_the_transaction_before_comes_while_the_coordinator_is_asked() -> None:
-    """Found by franz-go on three brokers: EndTxn is answered before its markers have arrived, and the next transaction begins."""
+    """Found by franz-go on three brokers: EndTxn is answered before the markers are written, and the next transaction begins meanwhile."""
     world = Transactions()
     answer = world.produce(epoch=1, sequence=0)
     world.mark(epoch=1)
@@ -86,7 +87,8 @@ def test_batches_in_flight_over_the_marker_keep_their_order() -> None:
 
 
 def test_a_later_batch_does_not_overtake_one_that_the_coordinator_is_still_asked_about() -> None:
-    """Found by Flink on three brokers: the first batch opened the transaction here, so the third one did not ask."""
+    """Found by Flink on three brokers: the first batch opened the transaction in the partition, so the third batch was appended without a
+    question, before the second."""
     world = Transactions()
     world.mark(epoch=1)
     answers = [world.produce(epoch=1, sequence=0), world.produce(epoch=1, sequence=2)]
@@ -127,7 +129,7 @@ def test_a_batch_behind_one_that_is_refused_is_refused() -> None:
 
 
 def test_an_answer_about_a_transaction_that_has_ended_lets_nothing_in() -> None:
-    """Whatever markers come, the last word is the coordinator's about the transaction of that moment (P5)."""
+    """Whichever markers come, a batch is admitted only by an answer about the transaction that is current at that moment (P5)."""
     world = Transactions()
     answer = world.produce(epoch=1, sequence=0)
     world.mark(epoch=2)
@@ -138,7 +140,8 @@ def test_an_answer_about_a_transaction_that_has_ended_lets_nothing_in() -> None:
 
 
 def test_another_principal_does_not_write_into_an_open_transaction_by_knowing_its_producer_id() -> None:
-    """A client with a transactional id of its own: only the coordinator knows that the producer id belongs to another one (R7)."""
+    """The other client has a transactional id too. Only the coordinator knows that the producer id belongs to another transactional id
+    (R7)."""
     world = Transactions()
     mallory = world.produce(epoch=0, sequence=2, principal="User:mallory")
     assert isinstance(mallory, Pending), "the transaction is open here, and yet the coordinator is asked"

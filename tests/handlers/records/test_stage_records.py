@@ -1,4 +1,4 @@
-"""StageRecords: who may stage what, and how much at once."""
+"""StageRecords: which clients may stage which records, and how much they may stage at once."""
 
 from __future__ import annotations
 

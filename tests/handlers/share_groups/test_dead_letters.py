@@ -1,4 +1,4 @@
-"""Dead letters over real partitions: what a dead-letter topic gets, where it is written, and when a copy is tried again or given up."""
+"""Dead letters with real partitions: what is copied to a dead-letter topic, on which broker, and when a copy is tried again or given up."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Letter = tuple[bytes | None, bytes | None, dict[str, str]]
 
 
 class DeadLetterWorld(ShareWorld):
-    """A broker with topic `t` and a group with the dead-letter topic `dlq.t`: its two partitions are `letters`, on this broker, unless they
-    are moved to broker 3."""
+    """A broker with topic `t` and a group with the dead-letter topic `dlq.t`. The two partitions of `dlq.t` are `letters`; this broker
+    leads them unless a test moves them to broker 3."""
 
     def __init__(
         self, *settings: str, copies: bool = True, topic: dict[str, str] | None = None, partitions: int = 1, lock_ms: int = LOCK_MS
@@ -85,7 +85,7 @@ class DeadLetterWorld(ShareWorld):
         self.settle()
 
     def written(self, index: int = 0) -> list[Letter]:
-        """The dead letters of a partition: key, value, headers."""
+        """Returns the dead letters of a partition: key, value and headers."""
         read = self.letters[index].read(0, 1 << 20)
         if read.slice is None:
             return []
@@ -95,7 +95,7 @@ class DeadLetterWorld(ShareWorld):
 
     @property
     def start(self) -> int:
-        """The start offset of the share partition."""
+        """Returns the start offset of the share partition."""
         return next(iter(self.shares)).flight.start
 
 
@@ -159,7 +159,7 @@ def test_the_partition_of_the_letters() -> None:
     ],
 )
 def test_a_topic_that_is_not_permitted(topic: dict[str, str] | None, name: str, reason: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The records are archived without a copy, as in Kafka, and the log says once what to do."""
+    """As in Kafka, the records are archived without a copy. One log line says what the operator can do."""
     world = world_with_records(topic=topic)
     world.own["errors.deadletterqueue.topic.name"] = name
     world.reject(0)
@@ -170,7 +170,8 @@ def test_a_topic_that_is_not_permitted(topic: dict[str, str] | None, name: str, 
 
 
 def test_a_missing_topic_may_not_be_known_yet(caplog: pytest.LogCaptureFixture) -> None:
-    """A broker that has just started waits for it. When the log has said that it is missing, later records do not wait."""
+    """A broker that has just started waits for the topic. Once a log line has said that the topic is missing, later records do not wait for
+    it."""
     world = world_with_records(topic=None, lock_ms=600_000)
     world.reject(0)
     assert world.counts.given_up == 0
@@ -234,7 +235,7 @@ def test_a_write_that_fails_too_often_is_given_up(caplog: pytest.LogCaptureFixtu
 
 
 def test_records_that_the_topic_refuses(caplog: pytest.LogCaptureFixture) -> None:
-    """A record without a key in a compacted topic; a second attempt would not help."""
+    """The dead-letter topic is compacted and the record has no key, so a second attempt would not help."""
     world = world_with_records(topic={**ENABLED, "cleanup.policy": "compact"}, copies=False)
     world.letters[0].configure(log_settings(is_compacted=True))
     world.reject(0)
@@ -272,7 +273,7 @@ def test_batches_are_as_large_as_the_topic_permits() -> None:
 
 
 def test_a_compressed_batch_is_read_as_far_as_the_broker_decodes_others() -> None:
-    """Of a batch that is larger, only the context is copied."""
+    """Of a larger batch, only the context headers are copied."""
     world = DeadLetterWorld(topic=ENABLED)
     large = encode_batch([Record(0, NOW_MS, None, bytes(1 << 20))], codec=CODEC_GZIP)
     world.partitions[0].require_leading().append(memoryview(large), acks=-1, now_ms=NOW_MS)
@@ -283,7 +284,7 @@ def test_a_compressed_batch_is_read_as_far_as_the_broker_decodes_others() -> Non
 
 
 def test_a_batch_of_many_tiny_records_takes_no_more_memory_than_its_bytes() -> None:
-    """A record's object is thirty times as large as the record. One of them is rejected."""
+    """The object of a decoded record is thirty times as large as the record. One record of the batch is rejected."""
     count = 50_000
     batch = encode_batch([Record(0, NOW_MS, None, None)] * count, codec=CODEC_GZIP)
     world = DeadLetterWorld(topic=ENABLED)
@@ -301,7 +302,7 @@ def test_a_batch_of_many_tiny_records_takes_no_more_memory_than_its_bytes() -> N
 
 
 def test_records_that_retention_has_removed() -> None:
-    """They are gone before they are read; the context names them."""
+    """The records are deleted before they are read; the copies have only the context headers."""
     world = world_with_records(topic=ENABLED)
     world.acknowledge(1, (0, 0, 0, [REJECT]))
     world.append(1)
@@ -335,7 +336,7 @@ def test_few_copies_are_in_progress() -> None:
 
 
 def test_a_copy_of_a_group_that_reads_nothing_here() -> None:
-    """The partition is not here: another broker copies the records."""
+    """Another broker leads the partition, and copies the records."""
     world = DeadLetterWorld(topic=ENABLED)
     answers: list[bool] = []
     (key,) = world.persister.states

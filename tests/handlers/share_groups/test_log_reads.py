@@ -1,4 +1,5 @@
-"""The batches of a slice, the part of it that a member gets, aborted transactions, and where a group begins."""
+"""How share groups read the log: the batches in a range of bytes, which of them a member gets, aborted transactions, and the offset at
+which a group begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""ShareAcknowledge over real partitions: answered when it is durable, each partition for itself."""
+"""ShareAcknowledge with real partitions: it is answered when the acknowledgements are durable, and each partition has a result of its
+own."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def test_more_batches_than_a_request_may_have() -> None:
 
 
 def test_a_refused_request_does_not_count_for_the_session() -> None:
-    """As in Kafka: the next request has the epoch of the refused one."""
+    """As in Kafka, the next request has the epoch of the refused one."""
     world = holding()
     for refused in (
         world.acknowledge(1, *[(0, 0, 0, [ACCEPT])] * 20_001),

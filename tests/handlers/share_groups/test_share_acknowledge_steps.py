@@ -1,4 +1,4 @@
-"""ShareAcknowledge and ShareFetch with the acknowledgements of many partitions: a few are written in each step."""
+"""ShareAcknowledge and ShareFetch with acknowledgements for many partitions: each step writes those of a few partitions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fetching(world: ShareWorld) -> Generator[None, None, Any]:
 
 @pytest.mark.parametrize("asking", [acknowledging, fetching])
 def test_the_acknowledgements_of_a_few_partitions_are_written_in_each_step(world: ShareWorld, asking: Any) -> None:
-    """Each is a write of a share coordinator, which may be on this broker."""
+    """The acknowledgements of each partition are one write of a share coordinator, which may be on this broker."""
     steps = asking(world)
     for number in range(1, PARTITIONS // PARTITIONS_PER_STEP + 1):
         next(steps)

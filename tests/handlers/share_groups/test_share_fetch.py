@@ -1,4 +1,4 @@
-"""ShareFetch over real partitions: what a member gets, when it waits, what wakes it, and the errors."""
+"""ShareFetch with real partitions: what a member gets, when its request waits, what ends the wait, and the errors."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def test_a_waiting_member_gets_what_is_appended() -> None:
 
 @pytest.mark.parametrize("is_waiting", [False, True])
 def test_a_read_error_fails_only_the_partition(is_waiting: bool) -> None:
-    """The log is read again for the batches' headers; this failure too is an answer, and takes the replica offline."""
+    """The log is read again for the batches' headers. A failure of this second read too is answered by an error, and takes the replica
+    offline."""
     world = ShareWorld()
     if is_waiting:
         response = world.fetch(0, partitions=(0,))
@@ -142,7 +143,7 @@ def test_requests_that_do_not_wait(options: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("options", [{"max_bytes": 0}, {"max_records": 0}])
 def test_a_request_for_nothing_gets_nothing_and_does_not_wait(options: dict[str, int]) -> None:
-    """It opens a session, or acknowledges, and locks no records."""
+    """Such a request opens a session or acknowledges, and acquires no records."""
     world = ShareWorld()
     world.append(10)
     answer = world.fetch(0, partitions=(0,), **options)
@@ -436,7 +437,7 @@ def test_a_client_without_the_right_to_read() -> None:
 @pytest.mark.parametrize(("denied", "expected"), [("t", {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}), (GROUP, {})])
 @pytest.mark.parametrize("is_woken", [True, False])
 def test_rights_are_asked_for_again_after_a_wait(denied: str, expected: dict[int, ErrorCode], is_woken: bool) -> None:
-    """A member that has lost the right to its topic or its group meanwhile acquires nothing; its next request is refused."""
+    """A member that loses the right to its topic or its group during the wait acquires nothing, and its next request is refused."""
     world = ShareWorld()
     world.broker.authorizer = StrictAuthorizer()
     world.fetch(0, partitions=(0,), max_wait_ms=0)
@@ -465,7 +466,7 @@ def test_the_topic_of_an_answer_is_named_by_its_id() -> None:
 
 @pytest.mark.parametrize("is_slow", [False, True])
 def test_a_new_member_reads_what_was_altered_though_another_is_there_yet(is_slow: bool) -> None:
-    """The other one has left the group, and has not closed its session: the leader goes on from memory (I55)."""
+    """The other member has left the group without closing its session, so the leader still has the share partition in memory (I55)."""
     world = ShareWorld()
     world.append(5, 5)
     assert acquired(world.fetch(0, partitions=(0,), max_records=1)) == {0: [(0, 4, 1)]}

@@ -1,4 +1,5 @@
-"""ShareFetch and memory: what happens without room, and that nothing of an answered request stays."""
+"""ShareFetch and memory: a share partition for which there is no memory yet, and the release of all that belonged to an answered
+request."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.handlers.share_world import ShareWorld, acquired, codes
 
 
 def test_i46_there_is_no_room_for_a_share_partition_at_first() -> None:
-    """An error would end Java's reader."""
+    """The partition gets an empty answer, because an error would end a Java consumer."""
     world = ShareWorld(partitions=2)
     world.append(10)
     world.append(10, partition=1)

@@ -1,4 +1,4 @@
-"""ShareFetch of many partitions: read in steps, between which the session may end and others may read."""
+"""ShareFetch of many partitions: they are read in steps. Between two steps the session may end, and other members may read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARTITIONS = 3 * PARTITIONS_PER_STEP
 
 @pytest.fixture
 def world() -> ShareWorld:
-    """A record in each partition."""
+    """Each partition has a record."""
     world = ShareWorld(partitions=PARTITIONS)
     world.append_to_each()
     return world
@@ -40,7 +40,8 @@ def steps_of(world: ShareWorld, body: ShareFetchRequest) -> Generator[None, None
 
 
 def test_so_many_partitions_are_opened_in_a_step(world: ShareWorld) -> None:
-    """Each is a read of a share coordinator, which may be on this broker: five thousand took 160 ms."""
+    """Opening a partition is a read of a share coordinator, which may be on this broker. Formerly five thousand were opened in one step:
+    160 ms."""
     steps = steps_of(world, request())
     for number in range(1, PARTITIONS // PARTITIONS_PER_STEP + 1):
         next(steps)
@@ -120,14 +121,14 @@ def test_a_request_whose_client_has_gone_does_not_look_again() -> None:
 
 @pytest.fixture
 def empty() -> ShareWorld:
-    """No records, and a step in each turn of the loop."""
+    """There are no records, and each turn of the loop runs one step."""
     world = ShareWorld(partitions=PARTITIONS)
     world.waiters.turns.piece_ms = 0
     return world
 
 
 def appended_after(world: ShareWorld, turns: int, partition: int) -> None:
-    """Appends a record when the loop has had so many turns."""
+    """Appends a record after `turns` turns of the loop."""
     if turns:
         world.timers.call_soon(lambda: appended_after(world, turns - 1, partition))
     else:
@@ -135,7 +136,7 @@ def appended_after(world: ShareWorld, turns: int, partition: int) -> None:
 
 
 def test_a_waiting_request_is_woken_in_turns(empty: ShareWorld) -> None:
-    """Five thousand partitions were looked at in one turn: 50 ms."""
+    """Formerly five thousand partitions were looked at in one turn of the loop: 50 ms."""
     pending = answer_of(steps_of(empty, request()))
     empty.append(1, partition=PARTITIONS - 1)
     assert empty.timers.run_due() > PARTITIONS // PARTITIONS_PER_STEP, "each step has a turn"
@@ -144,7 +145,7 @@ def test_a_waiting_request_is_woken_in_turns(empty: ShareWorld) -> None:
 
 
 def test_what_becomes_available_within_a_later_look_is_noticed(empty: ShareWorld) -> None:
-    """The first move leaves too little, the second is in a partition that the look has passed."""
+    """After the first append there are too few bytes; the second append is in a partition that the look has already passed."""
     body = request()
     body.min_bytes = 100
     pending = answer_of(steps_of(empty, body))
@@ -200,7 +201,7 @@ def test_an_answer_is_made_in_steps(monkeypatch: pytest.MonkeyPatch, world: Shar
 def test_a_later_look_that_fails_ends_the_wait_and_closes_the_connection(
     monkeypatch: pytest.MonkeyPatch, empty: ShareWorld, owner: type, method: str
 ) -> None:
-    """It left the request unanswered for ever, and what waited behind it."""
+    """Formerly the request, and all requests behind it, never had an answer."""
     pending = answer_of(steps_of(empty, request()))
     failure = KeyError("a mistake of ours")
 

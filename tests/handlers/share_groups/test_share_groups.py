@@ -1,4 +1,5 @@
-"""The five requests about share groups through the codec: rights, who coordinates, levels, and how far a group has come."""
+"""The five requests about share groups, encoded and decoded: rights, the choice of the coordinator, feature levels, and the offsets of a
+group."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ class Partition:
 
 
 class BrokerWorld:
-    """A broker whose group coordinator is the transcripts' world: topic t has 4 partitions. Broker 7 leads the last one."""
+    """A broker whose group coordinator is that of the transcript tests. Topic t has 4 partitions; broker 7 leads the last one."""
 
     def __init__(self, authorizer: Any = None, *settings: str) -> None:
         self.groups = World()

@@ -1,4 +1,4 @@
-"""Keys 83 to 87 and FindCoordinator for share partitions: what a broker is answered, as by Apache Kafka, and that clients are refused."""
+"""The APIs 83 to 87 and FindCoordinator for share partitions: a broker is answered as by Apache Kafka, and a client is refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REFUSED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 class ShareWorld(AdminWorld):
-    """A broker asks a broker with one share coordinator."""
+    """One broker sends requests to another one, which has a share coordinator."""
 
     def __init__(self, *, is_broker: bool = True) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""The requests about streams groups through the codec: rights, internal topics that the broker creates, levels, and descriptions."""
+"""The requests about streams groups, encoded and decoded: rights, internal topics that the broker creates, feature levels, and
+descriptions."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ TOPICS = ("t", "words", "totals")
 
 
 class BrokerWorld:
-    """A broker whose group coordinator is the transcripts' world, and whose controller answers when the test lets it."""
+    """A broker whose group coordinator is that of the transcript tests, and whose controller answers when the test says so."""
 
     def __init__(self, authorizer: Any = None, *settings: str) -> None:
         self.groups = streams_world()
@@ -49,14 +50,14 @@ class BrokerWorld:
         return self.admin.ask(request, version)
 
     def settle(self) -> Any:
-        """The last answer to a member that joins and sends heartbeats until its group is at rest."""
+        """Lets a member join and send heartbeats until its group is stable. Returns the last answer."""
         answer = self.ask(beat())
         for _ in range(4):
             answer = self.ask(beat(answer.member_epoch))
         return answer
 
     def finish(self, error: ErrorCode = ErrorCode.NONE, message: str | None = None) -> list[NewTopic]:
-        """The controller answers the creation of topics."""
+        """Lets the controller answer the creation of topics. Returns those topics."""
         ((topics, done),) = self.created
         self.created.clear()
         if not error:
@@ -188,7 +189,7 @@ def test_a_group_is_described() -> None:
 
 @pytest.mark.parametrize(("version", "is_shown"), [(0, False), (1, True)])
 def test_a_member_without_the_required_tags_gets_a_status(version: int, is_shown: bool) -> None:
-    """As in Kafka 4.4, which does not place tasks by tags either: the member gets its tasks."""
+    """The member gets its tasks all the same: as in Kafka 4.4, tasks are not placed by tags."""
     world = BrokerWorld()
     world.groups.topics.counts.update(words=4, totals=4)
     world.groups.shard.own_settings = lambda _group: {"streams.rack.aware.assignment.tags": ("zone", "cluster")}

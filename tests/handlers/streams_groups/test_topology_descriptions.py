@@ -1,4 +1,4 @@
-"""Descriptions of topologies: when a member is asked for one, what the coordinator keeps, who sees it, and what is refused."""
+"""Descriptions of topologies: when a member is asked for one, what the coordinator keeps, which clients see it, and what is refused."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_member_is_asked_and_its_description_is_shown() -> None:
 
 
 def test_members_learn_how_often_to_report_offsets() -> None:
-    """And how far behind a copy of a task's state may be."""
+    """The answer also says how far behind a copy of a task's state may be."""
     answer = BrokerWorld().ask(beat())
     assert (answer.task_offset_interval_ms, answer.acceptable_recovery_lag) == (60_000, 10_000)
 

@@ -21,7 +21,7 @@ PAYLOAD = metrics(gauge("org.apache.kafka.a", point(1.5)), gauge("other", point(
 
 
 class World(AdminWorld):
-    """With the subscription `s` to `org.`."""
+    """A broker with the subscription `s` to the metrics whose names begin with `org.`."""
 
     def __init__(self, authorizer: Any = None) -> None:
         super().__init__(load(assignments=[f"telemetry.max.bytes={BYTES_MAX}"])[0])

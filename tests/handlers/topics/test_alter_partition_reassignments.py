@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments on a single broker: the right errors."""
+"""AlterPartitionReassignments on a single broker: the errors are Kafka's."""
 
 from __future__ import annotations
 

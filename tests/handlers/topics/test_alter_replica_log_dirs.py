@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: each replica is moved, or said where it will be made, or has an error of its own."""
+"""AlterReplicaLogDirs: each replica is moved, or its directory is noted for its creation, or it gets an error of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.handlers.topics.test_describe_log_dirs import Directory, admin
 
 
 def move(world: AdminWorld, path: str, version: int = 2) -> dict[str, list[tuple[int, int]]]:
-    """The codes of partitions 0 and 7 of the topic that lives here, and of one that does not exist."""
+    """Returns the error codes of partitions 0 and 7 of the topic on this broker, and of a topic that does not exist."""
     topics = [AlterReplicaLogDirTopic(name="t", partitions=[0, 7]), AlterReplicaLogDirTopic(name="u", partitions=[0])]
     answer = world.ask(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)]), version)
     return {topic.topic_name: [(part.partition_index, part.error_code) for part in topic.partitions] for topic in answer.results}

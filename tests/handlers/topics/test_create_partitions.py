@@ -1,4 +1,4 @@
-"""CreatePartitions: more, never fewer."""
+"""CreatePartitions: a topic gets more partitions, never fewer."""
 
 from __future__ import annotations
 

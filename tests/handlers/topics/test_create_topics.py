@@ -1,4 +1,4 @@
-"""CreateTopics: answers of every version, and refusals item by item."""
+"""CreateTopics: the answers of every version, and refusals of single topics."""
 
 from __future__ import annotations
 

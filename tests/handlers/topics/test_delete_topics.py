@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, by id, and what each version calls a refusal."""
+"""DeleteTopics: by name, by id, and the error code of a refusal in each version."""
 
 from __future__ import annotations
 

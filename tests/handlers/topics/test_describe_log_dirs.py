@@ -1,4 +1,4 @@
-"""DescribeLogDirs: sizes of real logs, room of the file system, directories that are offline."""
+"""DescribeLogDirs: the sizes of real logs, the free space of the file system, and offline directories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.handlers.records_world import RecordsWorld, batch, request
 
 @dataclass
 class Directory:
-    """A log directory; `room` None: its file system does not answer."""
+    """A log directory. If `room` is None, its file system does not answer."""
 
     path: str
     is_online: bool = True
@@ -52,7 +52,7 @@ class Partitions:
 
 
 class Moves:
-    """Notes what was asked for."""
+    """Records the requested moves."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, str]] = []

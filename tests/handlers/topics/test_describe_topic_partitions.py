@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: the pages together are the whole, whatever their size."""
+"""DescribeTopicPartitions: all pages together have all partitions, whatever the size of a page."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def test_missing_topics_and_bad_names(world: AdminWorld) -> None:
 @pytest.mark.parametrize("limit", [1, 2000])
 @pytest.mark.parametrize("cursor", [("b", -1), ("aa", 0), ("z", 0), ("", 0)])
 def test_an_impossible_cursor_refuses_every_topic(world: AdminWorld, cursor: tuple[str, int], limit: int) -> None:
-    """One before the first partition, or in a topic that is not asked for, wherever that one stands among those that are."""
+    """The cursor is before the first partition of a topic, or in a topic that the request does not name, wherever in the order of the
+    names."""
     topics = [TopicRequest(name=name) for name in ("b", "missing", "a")]
     page = Cursor(topic_name=cursor[0], partition_index=cursor[1])
     answer = world.ask(DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=limit, cursor=page))
@@ -72,7 +73,8 @@ def test_the_refusal_of_a_cursor_has_the_brokers_limit() -> None:
 
 
 def test_a_partition_without_a_leader_is_described_without_an_error() -> None:
-    """Its replicas are what an operator wants to see; Metadata says LEADER_NOT_AVAILABLE to clients that would use it."""
+    """Its replicas are what an operator wants to see. Metadata gives LEADER_NOT_AVAILABLE for such a partition, to clients that would use
+    it."""
     world = AdminWorld()
     world.cluster.create(NewTopic(name="a", num_partitions=1))
     topic = world.cluster.cache.topic("a")
@@ -100,7 +102,7 @@ def test_rights(world: AdminWorld) -> None:
 
 
 def test_topics_that_are_not_there_fill_a_page_too(world: AdminWorld) -> None:
-    """Tens of thousands of them were one answer, made in one turn of the loop."""
+    """Formerly tens of thousands of missing topics were one answer, made in one turn of the loop."""
     wanted = [f"missing-{number}" for number in range(5)]
     found, cursor = [], None
     while len(found) < 5:

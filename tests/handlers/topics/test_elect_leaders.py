@@ -1,4 +1,4 @@
-"""ElectLeaders through the wire; who is elected is tested with the controller's decisions."""
+"""ElectLeaders, encoded and decoded. The controller's tests cover which replica is elected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def test_all_partitions_need_nothing() -> None:
 
 
 def test_an_election_of_all_partitions_without_a_controller_is_an_error_of_the_request() -> None:
-    """There are no results that could have the error. Without it the answer looked like that of a cluster that needs no election."""
+    """The answer has no results that could carry the error. Without an error of the request, it would look like that of a cluster that
+    needs no election."""
     world = AdminWorld()
     world.cluster.create("a")
     world.cluster.store.multi([Set(znodes.CONTROLLER_EPOCH, b"garbage")], lambda _outcome: None)
@@ -51,7 +52,7 @@ def test_an_election_of_all_partitions_without_a_controller_is_an_error_of_the_r
 
 @pytest.mark.parametrize("version", range(3))
 def test_without_the_right_every_version_is_refused_and_the_connection_stays_open(version: int) -> None:
-    """The answer of version 0 has no error of the whole request, and could not be encoded."""
+    """The answer of version 0 has no field for an error of the whole request, so formerly it could not be encoded."""
     denied = AdminWorld(authorizer=DenyAll()).ask(ElectLeadersRequest(topic_partitions=ASKED), version)
     assert set(codes(denied).values()) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
 

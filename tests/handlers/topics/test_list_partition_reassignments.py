@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: only what is on the move."""
+"""ListPartitionReassignments: only partitions whose replicas are being moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata: which topics are in the answer, with which errors, and what is created on the way."""
+"""Metadata: which topics are in the answer, with which errors, and which topics the request creates."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_missing_topic_is_not_created_when_either_side_forbids_it(setting: str
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "x" * 250, "a\0b"])
 def test_names_that_no_topic_can_have(name: str) -> None:
-    """B6."""
+    """Such a name gets INVALID_TOPIC_EXCEPTION, and no topic is created."""
     assert errors(AdminWorld().ask(named(name))) == {name: ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
@@ -116,7 +116,7 @@ def test_an_id_wins_over_the_name_beside_it(name: str) -> None:
 
 
 def test_topics_without_an_id_are_ignored_beside_one_that_has_an_id() -> None:
-    """As in Kafka; so they are not created either."""
+    """As in Kafka. Thus the broker does not create them either."""
     world = AdminWorld()
     (made,) = world.cluster.create("a")
     world.cluster.create("b")
@@ -161,7 +161,7 @@ def test_a_partition_without_a_leader_is_leader_not_available() -> None:
 
 @pytest.mark.parametrize(("leader", "isr"), [(0, (0,)), (0, (0, 7)), (-1, (7,))])
 def test_version_0_leaves_out_replicas_on_brokers_that_are_gone(leader: int, isr: tuple[int, ...]) -> None:
-    """Its clients look each replica up among the brokers of the answer; later ones get all, and without an error."""
+    """Clients of version 0 look up each replica among the brokers of the answer. Later versions get all replicas, and no error."""
     world = AdminWorld()
     world.cluster.create("a")
     topic = world.cluster.cache.topic("a")
@@ -231,7 +231,7 @@ def test_the_answer_follows_every_change_of_the_topic() -> None:
 
 
 class Suspects:
-    """What the handler asks of `cluster/suspects.py`."""
+    """Replaces `cluster/suspects.py` for the handler."""
 
     def __init__(self, *brokers: int) -> None:
         self.brokers = list(brokers)
@@ -259,7 +259,7 @@ def test_an_answer_about_a_leader_that_may_have_just_died_waits(asked: MetadataR
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("is_allowed_by_client", [False, True])
 def test_a_request_that_creates_is_a_change(waits: bool, is_allowed_by_client: bool) -> None:
-    """Its connection has no other one under way."""
+    """A connection has no other request under way beside a change."""
     world = AdminWorld()
     world.cluster.create("a")
     world.broker.suspects = Suspects(0) if waits else None

@@ -1,4 +1,4 @@
-"""Quotas of created and deleted partitions (KIP-599), through the three handlers that ask them."""
+"""Quotas of created and deleted partitions (KIP-599), in the three handlers that apply them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.handlers.admin_world import AdminWorld
 
 
 class World(AdminWorld):
-    """A client that may create or delete one partition a second, and ten at once."""
+    """A client that may create or delete one partition a second on average, and ten at once."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""The handlers of transactions: versions, rights and layouts. What a coordinator decides stands in `tests/scenarios/transactions`."""
+"""The handlers of transactions: versions, rights and the form of the messages. The coordinator's decisions are tested in
+`tests/scenarios/transactions`."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class FakeLocalMarkers:
 
 
 class BrokerWorld(RuleAuthorizer):
-    """A broker with one shard of transactions; what is denied is denied to every client."""
+    """A broker that coordinates one partition of `__transaction_state`. Denied rights are denied to every client."""
 
     def __init__(self) -> None:
         self.scenario = World()
@@ -227,7 +228,7 @@ def batch(world: BrokerWorld, version: int, *, is_verify_only: bool, name: str =
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_client_adds_in_a_batch(version: int) -> None:
-    """@platformatic/kafka (Node) speaks the newest version of everything, so also this one, which Kafka's clients leave to brokers."""
+    """@platformatic/kafka (Node) uses the newest version of every API, also this one, which among Kafka's own clients only brokers use."""
     world = BrokerWorld()
     world.has_rules = False
     world.init()
@@ -285,7 +286,7 @@ def test_add_offsets() -> None:
 
 
 def test_a_mirrored_topic_is_not_added() -> None:
-    """No marker would ever be written there, so the transaction could not end."""
+    """No marker would ever be written to a mirrored topic, so the transaction could not end."""
     world = BrokerWorld()
     world.init()
     world.mirror = "t"
@@ -355,7 +356,7 @@ def test_describe_producers() -> None:
 
 
 def test_a_follower_describes_the_producers_of_its_replica() -> None:
-    """Kafka's kafka-transactions --broker-id compares replicas by that."""
+    """Kafka's kafka-transactions --broker-id compares replicas with such answers."""
     world = BrokerWorld()
     world.producers = [
         SimpleNamespace(producer_id=7, epoch=3, last_sequence=9, last_timestamp=100, coordinator_epoch=5, transaction_first_offset=40)
@@ -369,7 +370,7 @@ def test_a_follower_describes_the_producers_of_its_replica() -> None:
 
 
 def test_thousands_of_producers_are_described_in_steps() -> None:
-    """Of one partition they were described in one turn: 100,000 of them took half a second."""
+    """Formerly all producers of a partition were described in one turn of the loop: half a second for 100,000."""
     world = BrokerWorld()
     world.producers = [
         SimpleNamespace(producer_id=number, epoch=0, last_sequence=0, last_timestamp=1, coordinator_epoch=-1, transaction_first_offset=-1)
@@ -404,7 +405,7 @@ def test_describe_transactions() -> None:
 
 
 def test_our_own_tools_get_the_client_that_used_the_id_last() -> None:
-    """Strict decoders refuse tags that they do not know, so other clients do not get them."""
+    """The client is a tagged field. Other clients do not get it, because strict decoders refuse tags that they do not know."""
     world = BrokerWorld()
     asked = DescribeTransactionsRequest(transactional_ids=["tx"])
 
@@ -434,7 +435,7 @@ def test_our_own_tools_get_the_client_that_used_the_id_last() -> None:
 
 @pytest.mark.parametrize("code", [NONE, ErrorCode.INVALID_REPLICATION_FACTOR])
 def test_offsets_are_added_before_any_group_exists(code: ErrorCode) -> None:
-    """A producer asks for the group's coordinator only after AddOffsetsToTxn, so it is this that makes the topic."""
+    """A producer asks for the group's coordinator only after AddOffsetsToTxn, so AddOffsetsToTxn must create the topic of offsets."""
     world = BrokerWorld()
     world.topics.clear()
     world.broker.internal_topics = SimpleNamespace(ensure=lambda name, done: (world.topics.add(name), done(code)))
@@ -473,7 +474,7 @@ def test_what_is_no_pattern_is_refused(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", ".*.*.*.*b", "((a)*)*b"])
 def test_no_pattern_runs_wild(pattern: str) -> None:
-    """A backtracking matcher takes minutes for each, years for some."""
+    """A backtracking matcher would take minutes for each of these patterns, and years for some."""
     world = BrokerWorld()
     world.init("a" * 1_000)
     world.init("a" * 999 + "b")

@@ -1,4 +1,5 @@
-"""TxnOffsetCommit between asking the coordinator of transactions and writing the offsets: what an answer that is overtaken counts for."""
+"""TxnOffsetCommit between the question to the transaction coordinator and the writing of the offsets: an answer that a marker has overtaken
+admits nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ Answer = Callable[[dict[TopicPartition, ErrorCode]], None]
 
 
 class Coordinator:
-    """A broker whose coordinator of transactions is another one and answers late."""
+    """A broker for which another broker coordinates the transactions, and answers late."""
 
     def __init__(self) -> None:
         self.verifications = Verifications()
@@ -84,7 +85,7 @@ def test_a_group_has_a_name() -> None:
 
 
 def test_an_answer_that_a_marker_has_overtaken_counts_for_nothing() -> None:
-    """KIP-890: else the offsets would open a transaction in this partition that is never ended (found by the simulation)."""
+    """KIP-890. Otherwise the offsets would open a transaction in this partition that no marker ends (found by the simulation)."""
     coordinator = Coordinator()
     pending = coordinator.ask()
     coordinator.verifications.forget(7)
@@ -132,7 +133,8 @@ def test_a_transaction_of_another_principal_is_asked_about() -> None:
     ],
 )
 def test_each_right_is_needed(operation: AclOperation, kind: ResourceType, code: ErrorCode) -> None:
-    """A6: to the transactional id, to the group, and to the topics; without one no coordinator is asked and nothing is written."""
+    """A6: rights to the transactional id, to the group, and to the topics. Without one of them no coordinator is asked and nothing is
+    written."""
     coordinator = Coordinator()
     coordinator.broker.authorizer = SimpleNamespace(is_allowed=lambda _connection, *asked: asked[:2] != (operation, kind))
     answer = coordinator.ask()
