@@ -1,4 +1,5 @@
-"""Several brokers over one model of ZooKeeper: each with its session, its cache and its candidate; control messages are calls."""
+"""Several brokers over one model of ZooKeeper. Each has a session, a metadata cache and a controller; control messages between them are
+calls."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class Member:
         self.readied += 1
 
     def create(self, name: str, *, partitions: int = 2, replicas: int = 1) -> list[TopicResult]:
-        """The answer, which is complete when the world has settled."""
+        """Returns a list that gets the answer when the world has settled."""
         answers: list[TopicResult] = []
         self.controller.create_topics(
             [NewTopic(name=name, num_partitions=partitions, replication_factor=replicas)], False, answers.extend
@@ -69,8 +70,8 @@ class Member:
 
 
 class Brokers(World):
-    """The cluster. `is_timed`: requests to the store take time, so that a test can stop between them; with a `session_timeout_ms` they
-    also keep up the sessions' leases."""
+    """The cluster. With `is_timed`, requests to the metadata store take time, so a test can stop between them. With a `session_timeout_ms`
+    they also renew the sessions' leases."""
 
     def __init__(
         self, count: int, *, is_timed: bool = False, delay_ms: Callable[[], int] = lambda: 1, session_timeout_ms: int = 0
@@ -86,7 +87,7 @@ class Brokers(World):
         self.timers.advance(ms)
 
     def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
-        """`BrokerMessenger` of all members."""
+        """Implements `BrokerMessenger` for all members."""
         self.sent.append((broker.broker_id, message))
         self.members[broker.broker_id].member.receiver.receive(message, done)
 

@@ -1,7 +1,7 @@
 """Several production nodes in one process: real logs on disks in memory, a simulated network, one model of ZooKeeper, manual time.
 
-Registration, election, the controller, its messages and replication are the production code; everything between brokers goes over the
-network.
+Registration, election, the controller, its messages and replication are the production code; all messages between brokers go over the
+simulated network.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ClusterNode(Node):
 
     def __init__(self, world: Nodes, ports: Ports, *assignments: str, broker_id: int) -> None:
         self.world = world
-        # A connection whose other end has lost its power is given up after the time of a request.
+        # If a broker loses its power, the other ends of its connections close them after the time-out of a request.
         basis = (
             f"broker.id={broker_id}",
             f"listeners={LISTENER}://{host_of(broker_id)}:{PORT}",
@@ -61,7 +61,7 @@ def fail(error: AssertionError) -> None:
 
 
 class HostsNetwork(SimNetwork):
-    """A network whose hosts outlive their processes."""
+    """A network whose hosts go on when their processes end, so that a host can close the connections of its process."""
 
     def __init__(self, chance: random.Random, timers: ManualTimers) -> None:
         super().__init__(chance, timers)
@@ -86,7 +86,8 @@ class Nodes(World):
     def __init__(
         self, count: int, *assignments: str, knows_boots: bool = False, directories: Sequence[str] = (DIRECTORY,)
     ) -> None:  # fmt: skip
-        """`knows_boots`: a broker knows whether its machine has run on since its process ended. `directories`: its `log.dirs`."""
+        """With `knows_boots`, a broker knows whether its computer has been running since the last process ended. `directories` are the
+        `log.dirs` of each broker."""
         self.chance = random.Random(7)
         self.network = HostsNetwork(self.chance, self.timers)
         self.network.is_kind = True
@@ -107,7 +108,7 @@ class Nodes(World):
     # Life
 
     def start(self, broker_id: int, *, is_awaited: bool = True) -> ClusterNode:
-        """`is_awaited`: until it is ready."""
+        """Starts a broker. With `is_awaited`, waits until the broker is ready."""
         life = self.lives[broker_id] = LifeTimers(self.timers)
         self.starts += 1
         ports = Ports(
@@ -132,7 +133,7 @@ class Nodes(World):
         return f"boot {self._boots.get(broker_id, 0)}" if self._knows_boots else ""
 
     def kill(self, broker_id: int, *, keeps_some: bool = True) -> None:
-        """The process ends with its power: some or all of what was not synced is lost, its connections and its session end."""
+        """Cuts the power of a broker: some or all bytes that were not synced are lost, and its connections and its session end."""
         node = self.nodes.pop(broker_id)
         self._boots[broker_id] = self._boots.get(broker_id, 0) + 1
         self.lives.pop(broker_id).is_over = True
@@ -143,11 +144,12 @@ class Nodes(World):
         store.expire()
 
     def replace_disk(self, broker_id: int) -> None:
-        """Of a broker that is not there."""
+        """Gives an empty disk to a broker that is not running."""
         self.disks[broker_id] = MemDisk(*self.directories)
 
     def kill_process(self, broker_id: int) -> MemoryStore:
-        """The process alone ends (kill -9): the host closes its connections and refuses new ones; its session goes on until it expires."""
+        """Ends only the process (kill -9): the host closes its connections and refuses new ones, and its session goes on until it
+        expires."""
         node = self.nodes.pop(broker_id)
         life = self.lives.pop(broker_id)
         life.is_over = True
@@ -164,7 +166,7 @@ class Nodes(World):
     # Clients
 
     def send(self, broker_id: int, body: Request, version: int | None = None) -> list[Any]:
-        """Sends a client's request; the list has the answer when it has come."""
+        """Sends a client's request. Returns a list that gets the answer when it comes."""
         answers: list[Any] = []
         call = Call(None, type(body).VERSIONS[1] if version is None else version, lambda: body, TopicPartition("", 0))
         self.network.send(call, host_of(broker_id), answers.append)
@@ -209,6 +211,6 @@ class Nodes(World):
 
 
 def content(partition: Partition) -> bytes:
-    """The bytes of the whole log."""
+    """Returns the bytes of the whole log."""
     found = partition.log.read(partition.log.log_start_offset, 1 << 30, end_offset=partition.log.log_end_offset)
     return b"" if found is None else found.read()

@@ -1,4 +1,5 @@
-"""Access rules in the metadata store: what is written, seen by every broker, lost by none, with all that can happen to a session."""
+"""Access rules in the metadata store: which nodes are written, and that every broker sees all changes and loses none, whatever happens to
+its session."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class Table:
 
 
 class Side:
-    """One broker's rules."""
+    """The access rules of one broker."""
 
     def __init__(self, store: MemoryStore, timers: ManualTimers, *, is_alone: bool = False) -> None:
         self.store, self.timers, self.table = store, timers, Table()
@@ -137,7 +138,7 @@ def test_two_brokers_that_change_one_pattern_lose_no_rule() -> None:
 
 
 def test_thousands_of_changes_that_wait_and_write_nothing_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other, not one within the other."""
+    """They are answered one after the other, not by calls within calls, which would exhaust the stack."""
     side = alone()
     multi, held = side.store.multi, []
     monkeypatch.setattr(side.store, "multi", lambda operations, done: held.append(lambda: multi(operations, done)))
@@ -271,7 +272,7 @@ def test_a_pattern_has_no_more_rules_than_a_node_holds() -> None:
 
 
 def test_a_write_encodes_the_rules_of_its_pattern_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of rules are some milliseconds."""
+    """Encoding thousands of rules takes some milliseconds."""
     encoded = count_encoded(monkeypatch)
     side = alone()
     assert side.change(ORDERS, added=[rule("a"), rule("b")]) == [{}] and encoded == [2]
@@ -280,7 +281,7 @@ def test_a_write_encodes_the_rules_of_its_pattern_once(monkeypatch: pytest.Monke
 
 
 def test_patterns_of_many_rules_are_decided_in_a_turn_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that names 50 patterns of 5,000 rules would read and encode all of them in one turn of the loop: 700 ms."""
+    """In one turn of the loop, reading and encoding 50 patterns with 5,000 rules each would take 700 ms."""
     monkeypatch.setattr("ottla.cluster.acl_rules.RULES_BYTES_PER_WRITE", 3000)
     side, turn, turns = alone(), itertools.count(1), [0]
     call_soon, read = side.timers.call_soon, acl_nodes.read_rules

@@ -1,4 +1,5 @@
-"""Access rules on three production nodes: a change made at any of them holds on all, and a broker that starts serves none without them."""
+"""Access rules on three production nodes: a change made at any node is in force on all, and a starting broker serves no client before it
+has the rules."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def cluster(*assignments: str) -> Nodes:
 
 
 def code_at(nodes: Nodes, broker_id: int) -> int:
-    """What a client that may not do everything learns of the topic there."""
+    """Returns the error code of the topic in the answer of this broker to a client that is no super user."""
     answer: Any = nodes.ask(broker_id, DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]))
     return int(answer.topics[0].error_code)
 

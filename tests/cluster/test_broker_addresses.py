@@ -1,4 +1,4 @@
-"""Where other brokers listen for brokers, and the line about one that has no such listener."""
+"""The addresses at which a broker connects to other brokers, and the log line about a broker without a listener for brokers."""
 
 from __future__ import annotations
 

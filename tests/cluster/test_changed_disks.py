@@ -1,4 +1,4 @@
-"""What docs/cluster.md says of disks that change: an old one that is put back, and one of several directories that is empty."""
+"""Disks that change, as docs/cluster.md describes them: an old disk that is put back, and an empty one among several log directories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNCLEAN = ElectLeadersRequest(election_type=1, topic_partitions=[TopicPartitions
 
 
 def take_out(world: Nodes, broker_id: int) -> MemDisk:
-    """Stops the machine of a broker when all is written back, and gives it an empty disk; returns the old one."""
+    """Stops the computer of a broker when all data is on its disk, and gives it an empty disk. Returns the old disk."""
     stop(world, broker_id)
     old = world.disks[broker_id]
     world.replace_disk(broker_id)
@@ -39,7 +39,8 @@ def wait_for_all(world: Nodes) -> None:
 
 
 def test_what_is_on_an_old_disk_comes_back_when_its_broker_is_elected_before_the_others_start(caplog: pytest.LogCaptureFixture) -> None:
-    """min.insync 1. Broker 2 was alone in sync, and its disk was replaced: the partition waits, and what 2 had is wanted."""
+    """min.insync 1. Broker 2 was alone in sync, and its disk was replaced. The partition waits, and the records on the old disk are
+    wanted."""
     world = Nodes(3)
     world.create("t", [2, 3])
     world.write("on both")
@@ -69,7 +70,7 @@ def test_what_is_on_an_old_disk_comes_back_when_its_broker_is_elected_before_the
 
 
 def test_an_old_disk_that_is_put_back_later_is_one_that_the_broker_did_not_have() -> None:
-    """Broker 2 went on with a new disk, was the last in sync, and comes back with the disk of before: the one that is eligible leads."""
+    """Broker 2 went on with a new disk, was the last in sync, and comes back with its old disk. So the eligible replica leads."""
     world = Nodes(3)
     world.create("t", [2, 3, 1], min_insync_replicas="2")
     world.write("on all")
@@ -99,8 +100,8 @@ def test_an_old_disk_that_is_put_back_later_is_one_that_the_broker_did_not_have(
 
 
 def test_an_older_copy_of_the_same_disk_leads_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """The copy was made after a clean stop, so it says that it is whole. Its broker starts first, and no follower has a watermark above
-    what the copy holds."""
+    """The copy was made after a clean stop, so it says that its logs are whole. Its broker starts first, and no follower has a high
+    watermark above the end of the copy's log."""
     world = Nodes(3)
     world.create("t", [2, 3, 1], min_insync_replicas="2")
     world.write("on all")
@@ -135,7 +136,8 @@ OFTEN = f"log.flush.offset.checkpoint.interval.ms={RENEWED_MS}"
 
 
 def test_a_hot_copy_from_before_the_last_renewals_leads_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """The copy was made while its broker ran, and is put back before the next start. No follower has a watermark above what it holds."""
+    """The copy was made while its broker ran, and is put back before the next start. No follower has a high watermark above the end of the
+    copy's log."""
     world = Nodes(3, OFTEN)
     world.create("t", [2, 3, 1], min_insync_replicas="2")
     world.write("on all")
@@ -161,7 +163,7 @@ def test_a_hot_copy_from_before_the_last_renewals_leads_nothing(caplog: pytest.L
 
 @pytest.mark.parametrize("is_stored", [True, False])
 def test_a_kill_within_a_renewal_makes_no_disk_an_older_copy(caplog: pytest.LogCaptureFixture, is_stored: bool) -> None:
-    """Whether the metadata store has the number that the disk has, or the one before it."""
+    """The metadata store has the same renewal number as the disk, or the number before it."""
     world = Nodes(3, OFTEN)
     path = f"/data/{GENERATIONS_FILE}"
 
@@ -201,7 +203,7 @@ def test_a_damaged_renewal_in_the_store_is_replaced(caplog: pytest.LogCaptureFix
 
 
 def refuse(store: MetadataStore) -> None:
-    """The store does not take another renewal."""
+    """Makes every further write of a renewal to the metadata store end with an unknown outcome."""
     assert isinstance(store, MemoryStore)
     multi = store.multi
 
@@ -225,7 +227,7 @@ def preferred() -> ElectLeadersRequest:
 @pytest.mark.parametrize("order", [(2, 1, 3), (1, 2, 3), (1, 3, 2)])
 @pytest.mark.parametrize("is_together", [False, True])
 def test_a_broker_that_lacks_one_of_its_directories_leads_after_those_that_lack_none(order: Sequence[int], is_together: bool) -> None:
-    """All machines lose their power, and the last leader's comes back without the directory in which its log lay."""
+    """All computers lose their power, and the last leader's comes back without the directory of its log."""
     world = Nodes(3, directories=TWO)
     world.create("t", [2, 3, 1], min_insync_replicas="2")
     world.write("acknowledged")
@@ -242,7 +244,8 @@ def test_a_broker_that_lacks_one_of_its_directories_leads_after_those_that_lack_
 
 
 def test_a_broker_that_lacks_one_of_its_directories_fetches_what_lay_there() -> None:
-    """The others run on: it leaves the in-sync set, though its other directory was closed cleanly, until it has everything."""
+    """The other brokers run on. The broker leaves the in-sync set until it has all records again, though its other directory was closed
+    cleanly."""
     world = written_on_both()
     kept = content(world.replica(2))
     stop(world, 2)
@@ -253,7 +256,7 @@ def test_a_broker_that_lacks_one_of_its_directories_fetches_what_lay_there() -> 
 
 
 def test_of_the_last_in_sync_the_others_are_elected_before_it_starts_without_the_directory() -> None:
-    """min.insync 1. Broker 3 was left behind, so nothing says that it holds what broker 2 has lost: an operator does."""
+    """min.insync 1. Broker 3 had fallen behind, so it may lack records that broker 2 has lost. Only an operator can let it lead."""
     world = written_on_both()
     kept = content(world.replica(3))
     stop(world, 3)
@@ -272,7 +275,7 @@ def test_of_the_last_in_sync_the_others_are_elected_before_it_starts_without_the
 
 
 def written_on_both() -> Nodes:
-    """Brokers with two directories each; a record is on both replicas."""
+    """Returns a cluster of brokers with two log directories each. A record is on both replicas."""
     world = Nodes(3, directories=TWO)
     world.create("t", [2, 3])
     world.write("on both")
@@ -281,7 +284,7 @@ def written_on_both() -> Nodes:
 
 
 def lose_directory(world: Nodes, broker_id: int) -> None:
-    """Of a broker that is not there: the one in which the log lies is empty from now on."""
+    """Empties the directory that has the log, on a broker that is not running."""
     disk = world.disks[broker_id]
     (directory,) = (path for path in TWO if disk.exists(f"{path}/t-0"))
     disk.remove_tree(directory)

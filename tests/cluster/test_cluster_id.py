@@ -1,4 +1,4 @@
-"""Which cluster a metadata store belongs to: read, given once, and never overwritten."""
+"""The cluster id in the metadata store: read by every broker, written once, and never overwritten."""
 
 from __future__ import annotations
 

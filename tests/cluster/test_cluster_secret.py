@@ -1,4 +1,4 @@
-"""The secret is made once for all brokers, and never over something else."""
+"""The cluster's secret: made once for all brokers, and never written over other data."""
 
 from __future__ import annotations
 

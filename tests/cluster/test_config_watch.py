@@ -1,4 +1,5 @@
-"""Settings and quotas reach every broker: at its start, by a change, after a lost connection; what is damaged costs itself."""
+"""The watch over settings and quotas: every broker gets them at its start, after a change, and after a lost connection. A damaged node
+affects only its own settings."""
 
 from __future__ import annotations
 

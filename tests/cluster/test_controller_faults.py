@@ -28,11 +28,11 @@ STEPS = 80
 GUARDED = ("/brokers/topics/", "/config/topics/", "/admin/delete_topics/")
 SEEDS = range(30)
 SEEDS_TO_FIND = range(2000)
-"""Until one of them notices a planted fault: each takes some ten milliseconds."""
+"""The seeds that are tried until one of them notices a planted fault. Each takes about ten milliseconds."""
 
 
 class Run:
-    """One seed."""
+    """The run of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""A broker's own requests to the controller elsewhere: internal topics, controlled shutdown, and the search for the controller."""
+"""A broker's own requests to a controller on another broker: internal topics, controlled shutdown, and the search for the controller."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_only_what_was_asked_is_answered() -> None:
 
 
 def test_no_request_waits_for_a_controller_that_was_replaced() -> None:
-    """The controller is paused with the request in hand; the next one is asked long before the request's time is over."""
+    """The controller pauses after it has received the request. The next controller is asked long before the request's time-out."""
     nodes = Nodes(3, "request.timeout.ms=60000")
     nodes.create("t", [2, 3])
     nodes.nodes[1].dispatcher.execute = lambda connection, frame: False  # type: ignore[method-assign]
@@ -91,7 +91,8 @@ def test_no_request_waits_for_a_controller_that_was_replaced() -> None:
 
 @pytest.mark.parametrize("becomes", [OTHER, 3])
 def test_a_request_reaches_a_controller_that_is_found_after_many_attempts(becomes: int) -> None:
-    """The pauses have grown to more than the time between two looks at who the controller is: a look begins no new pause."""
+    """The pauses between attempts have become longer than the interval at which the link checks which broker is the controller. Such a
+    check must not begin a new pause."""
     timers, local, metadata = ManualTimers(), SimpleNamespace(is_active=False), SimpleNamespace(controller_id=1, brokers={})
     sent: list[int] = []
     ended: list[str] = []

@@ -1,4 +1,5 @@
-"""Coordinators in a cluster: markers and verification go to other brokers, and what was promised survives the coordinator's death."""
+"""Coordinators in a cluster: markers and verifications go to other brokers, and acknowledged results survive the death of the
+coordinator."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ GROUP_KIND, TRANSACTION_KIND = 0, 1
 
 
 class Client:
-    """One transactional producer, which finds its coordinator and the leaders anew for each request."""
+    """A transactional producer that looks up its coordinator and the leaders before each request."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
@@ -53,7 +54,7 @@ class Client:
         return int(found[0])
 
     def ask(self, kind: int, key: str, body: Any, version: int) -> Any:
-        """The coordinator's answer, once it has no error."""
+        """Asks the coordinator until its answer has no error, and returns the answer."""
         answers: list[Any] = []
 
         def is_done() -> bool:
@@ -93,7 +94,7 @@ class Client:
 
 
 def stable(nodes: Nodes, topic: str) -> bool:
-    """Whether the transaction is complete in the partition: records and marker are readable."""
+    """Returns whether the transaction is complete in the partition: its records and its marker are below the last stable offset."""
     leader = nodes.leader(topic)
     return leader.last_stable_offset == leader.high_watermark == 2
 
@@ -163,7 +164,7 @@ def test_committed_offsets_survive_the_death_of_their_coordinator() -> None:
 
 
 def test_a_commit_that_replicas_do_not_confirm_is_answered_in_time_and_may_count_later() -> None:
-    """No replica leaves the in-sync set before `replica.lag.time.max.ms`  is over: the commit waits for some that stand still."""
+    """No replica leaves the in-sync set before `replica.lag.time.max.ms` has passed, so the commit waits for replicas that do not fetch."""
     nodes = Nodes(3, *SETTINGS)
     nodes.create("t", [1, 2, 3])
     coordinator = Client(nodes).coordinator(GROUP_KIND, GROUP)
@@ -241,7 +242,8 @@ def test_offsets_of_a_transaction_count_once_it_is_committed_wherever_the_group_
 
 
 def test_the_state_of_share_groups_is_kept_by_whichever_broker_coordinates_it() -> None:
-    """Requests 83 to 87 between brokers: each asks the coordinator wherever it is, and the next one knows what the last one wrote."""
+    """The requests 83 to 87 between brokers: each broker finds the coordinator, and the next coordinator knows the state that the last one
+    wrote."""
     nodes = Nodes(3, *SETTINGS, *SHARE_SETTINGS)
     nodes.create("t", [1, 2, 3])
     topic = nodes.nodes[1].metadata.topic("t")

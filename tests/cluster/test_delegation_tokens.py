@@ -1,4 +1,4 @@
-"""Delegation tokens in the metadata store: made, changed and removed by any broker, and known to all of them."""
+"""Delegation tokens in the metadata store: any broker creates, changes and removes them, and all brokers know them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Answers = list[tuple[ErrorCode, DelegationToken | None]]
 
 
 class Side:
-    """One broker's tokens."""
+    """The delegation tokens of one broker."""
 
     def __init__(self, store: MemoryStore, timers: ManualTimers, *, is_alone: bool = False) -> None:
         self.store, self.is_loaded, self.changes = store, False, 0
@@ -213,7 +213,7 @@ def test_a_broker_by_itself_announces_nothing() -> None:
 
 
 def test_i46_names_of_principals_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand renewers of thirty thousand letters were one token, and there could be ten thousand of them."""
+    """Formerly one token could have a thousand renewers with names of thirty thousand letters, and there could be ten thousand tokens."""
     world = TokensWorld(2)
     large = tuple(f"User:{number}" + "x" * 1000 for number in range(100))
     assert world.answer(world.sides[0].create(world.token(1, renewers=large * 3)))[0] is ErrorCode.POLICY_VIOLATION
@@ -237,7 +237,7 @@ def test_there_is_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_owner_leaves_tokens_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One user made all tokens that there may be within four seconds."""
+    """Formerly one user could create all tokens that a cluster may have within four seconds."""
     monkeypatch.setattr(delegation_tokens, "TOKENS_MAX", 20)
     world = TokensWorld()
     (greedy, other) = (replace(world.token(number), owner=owner) for number, owner in ((100, "User:greedy"), (200, "User:other")))

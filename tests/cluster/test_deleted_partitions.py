@@ -1,4 +1,4 @@
-"""Only what the metadata store knows to be gone is gone."""
+"""Deleted partitions: only a partition that the metadata store proves to be deleted is taken for deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A log directory of one broker fails: leadership moves, the others show its replicas as offline, also after a change of controllers."""
+"""A log directory of one broker fails: leadership moves, and the other brokers show its replicas as offline, also after a change of
+controllers."""
 
 from __future__ import annotations
 
@@ -64,8 +65,8 @@ def test_reports_that_cannot_be_written_are_made_later_and_say_how_it_is_then() 
 
 
 def test_i15_logs_that_were_opened_again_lead_in_no_epoch_that_began_before() -> None:
-    """They may have lost their tail, and the controller does not know of the failure yet, because the broker is not connected to the
-    metadata store. Neither the role that the broker had makes it lead again, nor a newer state of the same leader epoch."""
+    """The logs may have lost their tails, and the controller does not know of the failure yet, because the broker is not connected to the
+    metadata store. Neither the broker's former role makes it lead again, nor a newer state with the same leader epoch."""
     world = Nodes(3)
     world.create("t", [3, 2])
     world.write("a")
@@ -86,7 +87,7 @@ def test_i15_logs_that_were_opened_again_lead_in_no_epoch_that_began_before() ->
 
 
 def test_i15_it_is_the_same_for_the_last_broker_of_a_cluster() -> None:
-    """The others may come back, and their logs may be longer."""
+    """The other brokers may come back, and their logs may be longer."""
     world = Nodes(3)
     world.create("t", [3, 2])
     world.write("a")

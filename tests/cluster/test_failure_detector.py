@@ -1,4 +1,5 @@
-"""Who counts as gone: a connection that was open and is closed by the other side, then two refusals; everything less proves nothing."""
+"""The failure detector: a broker is taken for dead when it has closed an open connection and its address has then refused two connections.
+Anything less proves nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def test_a_hang_up_and_two_refusals() -> None:
 
 
 def test_a_process_that_closes_its_connections_before_its_port() -> None:
-    """As the kernel does when a process is killed."""
+    """The kernel closes them in this order when a process is killed."""
     world = DetectorWorld()
     began_ms = world.timers.clock.monotonic_ms()
     world.peers.hang_up(2)

@@ -1,4 +1,5 @@
-"""A process that is killed is noticed by its connections, long before its session with ZooKeeper ends: production nodes."""
+"""Fast failover on production nodes: other brokers notice a killed process by its closed connections, long before its session with
+ZooKeeper ends."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def test_a_killed_controller_is_replaced_by_one_write_and_what_it_led_as_well() 
 
 
 def test_a_controller_that_is_killed_while_the_store_is_away_is_replaced_when_it_is_back() -> None:
-    """Its session still lives then: only what was noticed meanwhile says that it is gone."""
+    """The controller's session is still alive then. Only its closed connections, noticed meanwhile, show that it is dead."""
     world = Nodes(3)
     world.create("t", [1, 2, 3])
     others = [world.nodes[broker_id] for broker_id in (2, 3)]
@@ -79,7 +80,8 @@ def test_a_claim_whose_answer_is_lost_is_decided_again(is_applied: bool) -> None
 
 
 def test_a_broker_that_cannot_be_marked_is_replaced_when_its_session_is_over() -> None:
-    """The epochs are damaged: a broker that lived after all would not learn that others lead, and nothing is written over them."""
+    """The node of the epochs is damaged, and nothing overwrites it. Without a mark there, a broker that lives after all would not learn
+    that others lead."""
     world = Nodes(3)
     world.create("t", [3, 2, 1])
     path = znodes.BROKER_EPOCHS
@@ -113,7 +115,7 @@ def test_the_mark_outlives_the_controller_that_made_it() -> None:
 
 
 def test_a_broker_that_lives_though_it_seems_gone_registers_anew() -> None:
-    """Its port is closed and its connections are reset: a proxy in front of it has failed, for one."""
+    """The broker's port is closed and its connections are reset, for example because a proxy in front of it has failed."""
     world = Nodes(3)
     world.create("t", [3, 2])
     node = world.nodes[3]

@@ -1,4 +1,5 @@
-"""Handing over before a stop: asked until nothing is led that others could lead, given up in time; a broker that is alone just stops."""
+"""The handover before a broker stops: it asks the controller until it leads no partition that others could lead, and gives up in time. A
+broker that is alone stops at once."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ Answer = Callable[[ErrorCode, list[tuple[str, int]]], None]
 
 
 class HandoverWorld(World):
-    """Broker 1 of three, which leads a partition that broker 2 has too."""
+    """Broker 1 of three. It leads a partition that has a replica on broker 2."""
 
     def __init__(self, *assignments: str, others: tuple[int, ...] = (2, 3)) -> None:
         self.led: list[Any] = [SimpleNamespace(state=SimpleNamespace(replicas=(1, 2)))]

@@ -1,4 +1,5 @@
-"""Proposals of in-sync sets: one request at a time, what each answer of the controller does, and what is asked again (KIP-497, KIP-903)."""
+"""A leader's proposals of in-sync sets: one request at a time, the consequence of each answer of the controller, and proposals that are
+sent again (KIP-497, KIP-903)."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Asked(NamedTuple):
 
 
 class IsrWorld(World):
-    """Broker 1 leads some partitions of replicas 1 and 2; `asked` are its requests to the controller."""
+    """Broker 1 leads some partitions with replicas on brokers 1 and 2. `asked` has its requests to the controller."""
 
     def __init__(self, count: int = 1) -> None:
         self.asked: list[Asked] = []
@@ -59,7 +60,7 @@ class IsrWorld(World):
         self.asked.append(Asked(broker_epoch, changes, done))
 
     def fetch(self, index: int = 0, broker_epoch: int = 61) -> None:
-        """Replica 2 fetches at the end of the log."""
+        """Lets replica 2 fetch at the end of the log."""
         partition = self.partitions[index]
         now_ms = self.clock.monotonic_ms()
         partition.read_as_follower(FollowerFetch(2, broker_epoch, partition.log.log_end_offset, 0, now_ms), 1 << 20)
@@ -72,7 +73,7 @@ class IsrWorld(World):
         self.asked[-1].done(code, list(results))
 
     def wait(self, ms: int) -> int:
-        """The number of requests after this time."""
+        """Lets time pass, and returns the number of requests by then."""
         self.timers.advance(ms)
         return len(self.asked)
 
@@ -127,7 +128,8 @@ def test_a_stale_broker_epoch_is_asked_again_with_the_new_one(world: IsrWorld) -
 
 
 def test_kip_497_an_outcome_that_was_unknown_is_found_in_the_newer_state(world: IsrWorld) -> None:
-    """The request was executed and its answer lost; asked again, it comes too late for its version, and the answer has what stands."""
+    """The request was executed and its answer was lost. When it is sent again, its version is too old, and the answer has the current
+    state."""
     world.answer(code=ErrorCode.NETWORK_EXCEPTION)
     world.wait(20)
     world.answer(world.result(error=ErrorCode.INVALID_UPDATE_VERSION))

@@ -1,4 +1,4 @@
-"""The failures that KIPs describe, step by step, on production nodes over ZooKeeper's model."""
+"""The failures that KIPs (Kafka Improvement Proposals) describe, step by step, on production nodes over a model of ZooKeeper."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def state(world: Nodes) -> PartitionMetadata:
 
 
 def last_known(world: Nodes, asked: int) -> list[int]:
-    """The last known eligible leader as one broker describes it."""
+    """Returns the last known eligible leader as this broker describes it."""
     answer = world.ask(asked, DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]))
     return list(answer.topics[0].partitions[0].last_known_elr)
 
@@ -38,7 +38,8 @@ def has_a_leader(world: Nodes) -> bool:
 
 
 def record_control(world: Nodes, broker_id: int) -> list[Any]:
-    """What controllers send to the broker from now on, so that it can come a second time, and late."""
+    """Returns a list that gets the controllers' messages to the broker from now on, so that a test can deliver one a second time, and
+    late."""
     requests: list[Any] = []
     control: Any = world.nodes[broker_id].broker.control
     take = control.take
@@ -52,8 +53,8 @@ def record_control(world: Nodes, broker_id: int) -> list[Any]:
 
 
 def arrive_again(world: Nodes, broker_id: int, request: Any, *, is_numbered: bool = False) -> ErrorCode:
-    """The broker's answer to a control request that it gets once more. By the number that our controllers give their messages it would be
-    refused in any case; without it the epochs have to do."""
+    """Delivers a control request to the broker once more, and returns the error code. The sequence number of our controllers' messages
+    alone would cause a refusal; without that number (`is_numbered` False) the epochs must cause it."""
     answers: list[ErrorCode] = []
     request.sequence = request.sequence if is_numbered else NO_SEQUENCE
     control: Any = world.nodes[broker_id].broker.control
@@ -63,7 +64,7 @@ def arrive_again(world: Nodes, broker_id: int, request: Any, *, is_numbered: boo
 
 
 def test_kip_101_a_restart_and_the_leaders_failure_right_after_it_lose_nothing() -> None:
-    """Scenario 1. The second record is acknowledged, which B does not know yet when it restarts. The leader A ends before B has fetched
+    """Scenario 1. The second record is acknowledged, but B does not know that yet when it restarts. The leader A dies before B has fetched
     again, and B leads. Had it cut its log to the watermark that it knew, the record would be gone."""
     world = Nodes(3, knows_boots=True)
     world.create("t", [2, 3], min_insync_replicas="2")
@@ -106,7 +107,8 @@ def test_kip_101_after_hard_failures_of_both_a_new_record_takes_the_place_of_a_l
 
 
 def left_alone() -> Nodes:
-    """A record is on both replicas; then broker 2 leads alone, and what it takes on is not on broker 3. Either may lead next."""
+    """Returns a cluster with one record on both replicas. Then broker 2 leads alone, and its new records are not on broker 3. Either broker
+    may lead next."""
     world = Nodes(3)
     world.create("t", [2, 3], unclean_leader_election_enable="true")
     world.write("on both")
@@ -143,7 +145,7 @@ def test_kip_279_histories_that_parted_twice_meet_again_at_the_largest_epoch_tha
 
 
 def ask_end_of_epoch(world: Nodes, broker_id: int, *, epoch: int, current: int) -> tuple[int, int, int]:
-    """What a consumer is answered that asks where the epoch of its last record ends: error, epoch, end."""
+    """Asks, as a consumer, where the epoch of its last record ends. Returns error, epoch and end offset."""
     partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
     answer = world.ask(broker_id, OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])]))
     found = answer.topics[0].partitions[0]
@@ -208,7 +210,7 @@ def test_kip_380_what_was_sent_to_a_broker_before_it_restarted_changes_nothing()
 
 
 class LateIsrChanges:
-    """Between a leader's broker and the controller: requests wait until they are let through, and answers can be lost."""
+    """Stands between a leader's broker and the controller: requests wait until the test lets them pass, and answers can be lost."""
 
     def __init__(self, world: Nodes, broker_id: int) -> None:
         changes = world.nodes[broker_id].links.isr_changes
@@ -244,7 +246,7 @@ class LateIsrChanges:
 
 
 def without_broker_3(world: Nodes) -> None:
-    """Its process ends, and it leaves the in-sync set, which is broker 2 alone then."""
+    """Ends the process of broker 3 and waits until it has left the in-sync set, in which broker 2 is alone then."""
     world.disks[3].write_back()
     world.kill_process(3).expire()
     world.until(lambda: world.replica(2).isr == (2,))
@@ -279,7 +281,7 @@ def test_kip_497_a_replica_counts_from_the_proposal_on_and_a_lost_answer_changes
 
 def test_kip_903_a_replica_that_lost_its_log_after_it_was_proposed_does_not_join() -> None:
     """B is out of the in-sync set and catches up; the leader proposes it. While that is on its way, B ends, its disk is replaced, and it
-    registers again. It has nothing: were it taken in, the failure of the leader would lose everything."""
+    registers again. B's log is empty: if B joined the in-sync set, a failure of the leader would lose all records."""
     world = Nodes(3)
     world.create("t", [2, 3])
     world.write("a", "b")
@@ -393,7 +395,7 @@ def test_kip_903_a_broker_that_restarts_unnoticed_is_in_no_in_sync_set() -> None
 
 
 def without_power(world: Nodes, *replaced: int) -> None:
-    """All machines lose their power at once, after everything was written back; these come back with a new disk."""
+    """Cuts the power of all computers at once, after all data is on the disks. The brokers `replaced` get a new disk."""
     for broker_id in list(world.nodes):
         world.disks[broker_id].write_back()
         world.kill(broker_id, keeps_some=False)
@@ -404,7 +406,7 @@ def without_power(world: Nodes, *replaced: int) -> None:
 @pytest.mark.parametrize("order", [(1, 2, 3), (1, 3, 2), (2, 1, 3), (2, 3, 1), (3, 1, 2), (3, 2, 1)])
 @pytest.mark.parametrize("is_together", [False, True])
 def test_kip_966_after_a_power_failure_of_all_a_new_disk_leads_nothing_that_others_hold(order: Sequence[int], is_together: bool) -> None:
-    """Nothing proves any log, and each of them has all; the last leader's disk is replaced."""
+    """No log is proved to be whole, but each has all records. The last leader's disk is replaced."""
     world = Nodes(3)
     world.create("t", [2, 3, 1], min_insync_replicas="2")
     world.write("acknowledged")
@@ -419,8 +421,8 @@ def test_kip_966_after_a_power_failure_of_all_a_new_disk_leads_nothing_that_othe
 
 
 def test_kip_966_the_last_in_sync_with_a_new_disk_leads_no_others_that_hold_more_than_nothing() -> None:
-    """min.insync 1. C was left behind, so A was alone in sync; A's disk is replaced. What C has is not given up for an empty log; the
-    partition waits until an operator lets C lead."""
+    """min.insync 1. C had fallen behind, so A was alone in sync, and A's disk is replaced. C's records are not given up for an empty log:
+    the partition waits until an operator lets C lead."""
     world = Nodes(3)
     world.create("t", [2, 3])
     world.write("on both")

@@ -1,4 +1,4 @@
-"""A broker whose session with ZooKeeper may be over: a controller stops acting, and once it is over a leader stops leading."""
+"""A broker whose session with ZooKeeper may be over: a controller stops acting, and once the session is over, a leader stops leading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def leased(count: int) -> Brokers:
 
 
 def test_a_controller_that_is_cut_off_stops_acting_when_its_session_may_be_over() -> None:
-    """I38: counted from the sending of the last answered request, so before the next controller can be elected."""
+    """I38: the time is measured from the sending of the last answered request, so it ends before the next controller can be elected."""
     world = leased(2)
     old = world.members[0]
     old.store.disconnect()
@@ -41,7 +41,7 @@ def test_it_goes_on_under_the_same_epoch_if_its_session_lived_on() -> None:
 
 
 def test_after_a_pause_the_first_request_that_was_waiting_is_not_served() -> None:
-    """The process stood still: no timer has run, and no event of the session has arrived."""
+    """The process was paused, so no timer has run and no event of the session has arrived."""
     world = leased(2)
     paused = world.members[0]
     world.timers.clock.advance(TIMEOUT_MS + 1)

@@ -1,4 +1,5 @@
-"""A broker stops in a cluster of production nodes: others lead before its listeners close, and it is gone from ZooKeeper at once."""
+"""A broker stops in a cluster of production nodes: other brokers lead before its listeners close, and its registration disappears from
+ZooKeeper at once."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def test_a_broker_that_left_does_not_register_again() -> None:
 
 
 def test_a_stopping_broker_that_registers_anew_has_lost_nothing() -> None:
-    """KIP-966: it is eligible before and after. Its session ends just before it stops, and it needs another one to say that it leaves."""
+    """KIP-966: the broker's replica is eligible before and after. The broker's session ends just before it stops, so it needs another one
+    to announce that it leaves."""
     world = Nodes(3)
     world.create("t", [2, 3], min_insync_replicas="2")
     world.write("acknowledged")

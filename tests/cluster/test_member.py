@@ -1,4 +1,4 @@
-"""Several brokers: one is the controller, all serve what it sends, and one that was replaced writes nothing more."""
+"""Several brokers: one of them is the controller, all serve the metadata that it sends, and a replaced controller writes nothing more."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def leaders(member: Member, topic: str) -> list[int]:
 
 
 def take_over(world: Brokers) -> None:
-    """Another party raises the epoch and replaces `/controller` in one write, while the old controller's session lives."""
+    """Raises the epoch and replaces `/controller` in one write, as another broker would, while the old controller's session lives."""
     nodes = world.model.tree.nodes()
     answers: list[Outcome] = []
     epoch = nodes[znodes.CONTROLLER_EPOCH]
@@ -117,7 +117,7 @@ def test_each_broker_is_ready_once_when_a_controller_has_sent_it_its_replicas() 
 
 @pytest.mark.parametrize("fault", [{}, {"is_late": True}])
 def test_a_controller_whose_session_expired_with_a_write_under_way_writes_nothing_more(fault: dict[str, bool]) -> None:
-    """I39: not at once, not late, and not by trying again."""
+    """I39: it writes neither at once, nor late, nor by another attempt."""
     world = Brokers(2, is_timed=True, delay_ms=lambda: 10)
     old = world.controller
     old.store.fail_next(StoreResult.UNKNOWN, **fault)
@@ -226,7 +226,7 @@ def test_a_broker_that_leaves_leads_nothing_and_one_that_is_back_gets_everything
 
 @pytest.mark.parametrize("fault", [StoreResult.OK, StoreResult.UNKNOWN, StoreResult.NODE_EXISTS])
 def test_a_broker_that_restarted_is_sent_nothing_of_its_former_life(fault: StoreResult) -> None:
-    """I15: it would lead again in the epoch in which it led, and may have lost what it wrote there."""
+    """I15: by an old message the broker would lead again in its former leader epoch, though it may have lost records of that epoch."""
     world = Brokers(3, is_timed=True)
     assert world.active() == [0]
     world.controller.create("a", partitions=6, replicas=2)

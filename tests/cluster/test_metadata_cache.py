@@ -1,4 +1,5 @@
-"""What a broker serves: the values that controllers sent, never older ones of the same topic, less its own replicas that are offline."""
+"""The metadata cache of a broker: it has the values that controllers sent, never goes back to older ones of a topic, and shows the broker's
+own offline replicas as offline."""
 
 from __future__ import annotations
 
@@ -168,7 +169,7 @@ def test_settings_that_came_with_the_topic_leave_it_the_same_object() -> None:
 
 
 def test_two_topics_of_one_id_do_not_break_the_cache() -> None:
-    """No controller sends that; whatever does must meet no error of lookups."""
+    """No controller sends such topics; if some peer does, lookups must still work."""
     cache = updated(MetadataCache(), topic(), replace(topic(), name="other"))
     assert cache.topic_by_id(FIRST) == replace(topic(), name="other")
     updated(cache, replace(topic(), name="other"))
@@ -193,7 +194,7 @@ def test_a_topic_that_was_not_sent_yet_is_not_a_deleted_one() -> None:
 
 
 def test_a_broker_that_has_gone_is_shown_for_a_while() -> None:
-    """A client that learns of the new leaders and of the missing broker at once may lose a second."""
+    """A client that learns of the new leaders and of the missing broker at the same time may lose a second."""
     clock = ManualClock()
     cache = MetadataCache(now_ms=clock.monotonic_ms)
 

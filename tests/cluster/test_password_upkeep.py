@@ -14,7 +14,7 @@ NAME = "listener.name.tls.ssl.key.password"
 
 
 class Passwords:
-    """One exposed password, and an encoder that can fail."""
+    """One password that is stored in clear, and an encoder that can fail."""
 
     has_secret = True
     is_failing = True

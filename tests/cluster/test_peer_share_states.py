@@ -31,7 +31,7 @@ HANDLERS: dict[type, Any] = {
 
 
 def answer_to(command: StateCommand, result: StateResult) -> Any:
-    """What the handler of the other broker answers."""
+    """Returns the answer of the other broker's handler."""
     return HANDLERS[type(command)].API.respond({KEY: result})
 
 

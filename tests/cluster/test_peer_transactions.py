@@ -1,4 +1,4 @@
-"""Questions about transactions to another broker: the request that is sent, and how far its answer is trusted."""
+"""Questions about transactions to another broker: the request that is sent, and which parts of the answer are believed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_partitions_are_asked_for_by_topic() -> None:
 
 
 def added(transactional_id: str, *codes: int) -> AddPartitionsToTxnResponse:
-    """To partitions 0, 1, ... of t."""
+    """Returns the answer for partitions 0, 1, ... of topic t."""
     results = [AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code) for index, code in enumerate(codes)]
     topics = [AddPartitionsToTxnTopicResult(name="t", results_by_partition=results)]
     return AddPartitionsToTxnResponse(
@@ -65,7 +65,7 @@ def added(transactional_id: str, *codes: int) -> AddPartitionsToTxnResponse:
     ],
 )
 def test_codes_of_added_partitions(response: AddPartitionsToTxnResponse | None, code: int, expected: tuple[ErrorCode, ErrorCode]) -> None:
-    """A partition that the answer leaves out is asked for again; one that was not asked for counts nothing."""
+    """The question about a partition that the answer lacks is repeated. A partition that was not in the question is ignored."""
     peers, results = HeldPeers(), list[Codes]()
     PeerTransactions(peers).add_partitions(2, "tx", IDENTITY, [T0, T1], False, results.append)
     peers.asked[0].done(response, code)
@@ -102,7 +102,7 @@ def written(producer_id: int, codes: dict[TopicPartition, int]) -> WriteTxnMarke
     ],
 )
 def test_codes_of_markers(response: WriteTxnMarkersResponse | None, code: int, expected: ErrorCode) -> None:
-    """Only a partition that has its marker by the answer's own words has it."""
+    """Only a partition for which the answer states success has its marker."""
     peers, results = HeldPeers(), list[Codes]()
     PeerTransactions(peers).write_markers(2, MARKER, [T1], results.append)
     peers.asked[0].done(response, code)

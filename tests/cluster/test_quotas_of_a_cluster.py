@@ -1,4 +1,5 @@
-"""Quotas on three production nodes: set at any of them, in force on all, enforced where a request is executed, and never on brokers."""
+"""Quotas on three production nodes: set at any node, in force on all, enforced by the broker that executes a request, and never applied to
+brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ ALL = (1, 2, 3)
 
 
 def set_quota(nodes: Nodes, broker_id: int, key: str, value: float | None) -> None:
-    """For each client id."""
+    """Sets a quota that applies to each client id."""
     entry = EntryData(
         entity=[EntityData(entity_type="client-id", entity_name=None)], ops=[OpData(key=key, value=value or 0, remove=value is None)]
     )

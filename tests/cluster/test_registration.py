@@ -1,4 +1,5 @@
-"""Registering one broker: the nodes that it makes, what it refuses, and how it goes on after each failure."""
+"""The registration of one broker in the metadata store: the nodes that it writes, the states in which it refuses to start, and its next
+step after each failure."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ PATH = znodes.broker_path(5)
 
 
 class RegistrationWorld(World):
-    """Broker 5 and its store. `done` has broker epoch and cluster id of each registration."""
+    """Broker 5 and its metadata store. `done` has the broker epoch and the cluster id of each registration."""
 
     def __init__(
         self, model: ZooKeeperModel | None = None, *, cluster_id: str = "c", incarnation: str = "", is_clean: bool = False
@@ -117,7 +118,7 @@ def test_garbage_in_the_place_of_a_registration_is_no_earlier_life() -> None:
 
 
 def elect(world: RegistrationWorld, epoch: int) -> None:
-    """The broker's session becomes controller, as an election does it."""
+    """Makes the broker the controller in its session, with the nodes that an election writes."""
     data = znodes.controller_epoch_bytes(epoch)
     raised = Create(znodes.CONTROLLER_EPOCH, data) if epoch == 1 else Set(znodes.CONTROLLER_EPOCH, data, epoch - 2)
     outcomes: list[StoreResult] = []
@@ -145,7 +146,8 @@ def test_the_controllership_of_another_broker_stays() -> None:
 
 
 def test_a_controller_that_is_elected_in_the_meantime_stays() -> None:
-    """The left-over `/controller` was read, then its session ended and another broker was elected: the condition on the epoch holds."""
+    """The left-over `/controller` was read. Then its session ended and another broker was elected, whose node the condition on the epoch
+    protects."""
     model, timers = ZooKeeperModel(), ManualTimers()
     first = RegistrationWorld(model, incarnation="d1")
     first.register()
@@ -193,7 +195,7 @@ def test_after_an_expiry_the_epoch_is_larger() -> None:
 
 
 def test_brokers_that_start_together_make_the_ground_between_them() -> None:
-    """The other one was faster: NODE_EXISTS, and what it made is read."""
+    """The other broker was faster, so this one gets NODE_EXISTS, and reads the nodes that the other one made."""
     world = RegistrationWorld()
     world.store.fail_next(StoreResult.NODE_EXISTS)
     world.register()
@@ -239,7 +241,7 @@ def test_a_broker_that_is_cut_off_registers_when_it_is_connected() -> None:
 
 
 def test_a_disk_that_fails_is_a_refusal_of_one_line() -> None:
-    """The embedded store: a start that waited for room would look like one that hangs."""
+    """With the embedded metadata store: a start that waited for free space would look as if it hung."""
     world = RegistrationWorld()
     world.store.fail_next(StoreResult.DISK_FAILED)
     world.register()
@@ -256,7 +258,7 @@ def test_an_expired_session_neither_registers_nor_refuses() -> None:
 
 
 def test_a_node_of_a_former_session_that_is_about_to_end_is_in_use() -> None:
-    """A broker that was killed and restarted: its session lives until it times out; the caller tries again."""
+    """A broker was killed and restarted. Its former session lives until it times out, and the caller tries again."""
     world = RegistrationWorld()
     former = world.store.model.session()
     world.store.put(znodes.BROKER_IDS, b"")

@@ -52,7 +52,7 @@ def test_a_new_leader_is_followed_and_nothing_acknowledged_is_lost() -> None:
 
 
 def test_a_follower_that_has_more_is_cut_where_the_logs_part() -> None:
-    """The records that only the old leader has are gone when it follows; what the others have stays."""
+    """The records that only the old leader has are removed when it follows; the other records stay."""
     nodes = Nodes(3)
     nodes.create("t", [2, 1, 3])
     nodes.write("a")
@@ -76,7 +76,7 @@ def test_a_follower_that_has_more_is_cut_where_the_logs_part() -> None:
 
 
 def test_a_partition_that_begins_to_follow_does_not_wait_for_the_request_under_way() -> None:
-    """Its leader's acknowledgements wait for it: a session that is idle must not hold it up."""
+    """The leader's acknowledgements wait for the follower, so the idle fetch request that is under way must not delay the new partition."""
     nodes = Nodes(2, "replica.fetch.wait.max.ms=20000")
     nodes.create("idle", [1, 2])
     nodes.settle(200)
@@ -117,7 +117,8 @@ def test_p1_with_flush_on_ack_no_watermark_is_above_what_every_replica_has_synce
 
 @pytest.fixture
 def refused() -> Nodes:
-    """Both brokers have lost their power: that of the leader has lost what the follower has below its high watermark, and leads again."""
+    """Returns a cluster in which both brokers have lost their power. The leader has lost records that the follower has below its high
+    watermark, and leads again."""
     nodes = Nodes(2)
     nodes.create("t", [1, 2])
     nodes.write("a")
@@ -154,7 +155,7 @@ def test_an_operator_accepts_the_loss_and_the_replica_that_holds_more_leads(refu
 
 
 def test_a_stopped_replica_follows_again_with_its_next_role() -> None:
-    """Without deletion: its log is as it was."""
+    """The replica was stopped without deletion, so its log is unchanged."""
     nodes = Nodes(2)
     nodes.create("t", [1, 2])
     nodes.write("a")
@@ -219,7 +220,7 @@ def test_kip_73_a_throttled_replica_is_copied_slowly_until_it_is_in_sync(setting
 
 
 def lanes(nodes: Nodes, follower: int, leader: int) -> list[str]:
-    """The open connections by which one node fetches from another."""
+    """Returns the names of the open connections by which one node fetches from another."""
     found = nodes.nodes[follower].peers._connections.items()  # type: ignore[attr-defined]
     return sorted(lane for (broker_id, lane), one in found if broker_id == leader and lane.startswith("fetch") and not one.is_closed)
 

@@ -1,4 +1,4 @@
-"""A broker's session by its events: which epoch it has, and when it registers again."""
+"""A broker's session with the metadata store: after each event, which broker epoch it has, and when it registers again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fakes.world import World
 
 
 class HeldRegistrar:
-    """A registrar that the test answers."""
+    """A registrar whose registrations end when the test says so."""
 
     def __init__(self) -> None:
         self.asked: list[Callable[..., None]] = []
@@ -29,7 +29,7 @@ class HeldRegistrar:
 
 
 class SessionWorld(World):
-    """A session over a store; `events` are the calls of its owner."""
+    """A session with a metadata store. `events` has the session's calls to its owner."""
 
     def __init__(self) -> None:
         self.registrar: Any = HeldRegistrar()
@@ -75,7 +75,7 @@ def test_the_first_refusal_is_the_callers() -> None:
 
 
 def test_a_session_that_is_cut_off_keeps_its_epoch() -> None:
-    """It may be alive, and others go by the epoch."""
+    """The session may be alive, and other brokers know the broker by this epoch."""
     world = SessionWorld().registered()
     world.store.disconnect()
     assert (world.session.state, world.session.broker_epoch) == (SessionState.SUSPENDED, 11)

@@ -61,7 +61,8 @@ def test_a_log_that_no_topic_claims_is_kept_when_a_topic_cannot_be_read() -> Non
 
 
 def test_a_damaged_state_stays_as_it_is_and_its_logs_are_kept(caplog: pytest.LogCaptureFixture) -> None:
-    """Though an unclean election is allowed; each broker has one line of it at most, and none is sent what it would refuse."""
+    """No leader is elected, though unclean elections are allowed. All brokers together log at most one line, and no broker is sent a state
+    that it would refuse."""
     world = Nodes(3)
     world.create("t", [3, 1], unclean_leader_election_enable="true")
     world.create("kept", [3, 1])

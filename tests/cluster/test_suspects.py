@@ -1,5 +1,5 @@
-"""A broker that may have just died is suspected until its address has accepted some connections, or for a time, which is longer if it has
-refused one."""
+"""Suspects: a broker that may have just died is suspected until its address has accepted some connections, or until a time has passed. The
+time is longer if the address has refused a connection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.fakes.world import World
 
 
 class SuspectsWorld(World):
-    """The suspects of one broker; connections are answered by the test."""
+    """The suspects of one broker. The test answers the connections."""
 
     def __init__(self) -> None:
         self.network = HeldNetwork()
@@ -75,7 +75,8 @@ def test_a_broker_whose_port_closes_after_its_connections_stays_suspected() -> N
 
 
 def test_an_election_that_takes_longer_is_waited_for_if_the_address_refuses() -> None:
-    """librdkafka asks again a second after an answer that names the dead leader, so waiting is not later than that."""
+    """After an answer that names the dead leader, librdkafka asks again only a second later. So a delayed answer costs the client no more
+    time."""
     world = SuspectsWorld()
     world.suspects.on_hang_up(2)
     world.wait("a")

@@ -1,4 +1,4 @@
-"""A controller over a store in memory, with a listener that records its calls: what most tests of this folder start from."""
+"""A controller over a metadata store in memory, and a listener that records the calls it gets. Most tests of this folder use both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fakes.timers import ManualTimers
 
 
 class RecordingReplicas:
-    """A `ReplicaListener` that records its calls."""
+    """A `ReplicaListener` that records the calls it gets."""
 
     def __init__(self) -> None:
         self.states: list[ReplicaRole] = []
@@ -60,7 +60,7 @@ class RecordingReplicas:
 
 
 class Cluster:
-    """One broker, its controller and its store."""
+    """One broker, its controller and its metadata store."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Cluster:
         self.is_started = True
 
     def _call_later(self, function: Callable[[], object]) -> None:
-        """At once, unless the test keeps what is to be called later."""
+        """Calls the function at once, unless the test collects such functions."""
         if self.later is None:
             function()
         else:
@@ -113,11 +113,11 @@ class Cluster:
 
     @property
     def metadata(self) -> ClusterState:
-        """The controller's state; what the broker serves is `cache`."""
+        """Returns the controller's state. The metadata that the broker serves is in `cache`."""
         return self.loop.state
 
     def show(self, *changes: Change) -> None:
-        """Puts changes into the controller's state without a write, and all of it into what the broker serves."""
+        """Applies changes to the controller's state without a write, and copies the whole state to the broker's cache."""
         state = self.metadata
         state.apply(changes)
         topics, brokers = list(state.topics()), list(state.brokers.values())
@@ -165,7 +165,7 @@ def with_topic(state: ClusterState, *partitions: tuple[int, tuple[int, ...], tup
 
 
 def applied(state: ClusterState, plan: Plan) -> list[tuple[int, int, int, tuple[int, ...]]]:
-    """(leader, leader epoch, partition epoch, isr) of each partition after the plan."""
+    """Applies the plan and returns (leader, leader epoch, partition epoch, isr) of each partition."""
     state.apply(plan.changes)
     topic = state.topic("t")
     assert topic is not None
@@ -173,7 +173,7 @@ def applied(state: ClusterState, plan: Plan) -> list[tuple[int, int, int, tuple[
 
 
 def joined(broker_id: int, *, is_clean: bool = True, epoch: int | None = None) -> BrokerMetadata:
-    """A broker that has registered anew."""
+    """Returns a broker that has registered again."""
     return BrokerMetadata(broker_id=broker_id, endpoints={}, epoch=500 + broker_id if epoch is None else epoch, is_clean=is_clean)
 
 
@@ -184,7 +184,7 @@ def isr_change(
 
 
 def state_of(*brokers: int, racks: dict[int, str] | None = None, epoch: int = 7) -> ClusterState:
-    """A state with live brokers and nothing else; every broker's epoch is its number plus 100."""
+    """Returns a state with live brokers and nothing else. Each broker's epoch is its number plus 100."""
     state = ClusterState("cluster")
     state.controller_epoch, state.controller_epoch_version = epoch, epoch
     state.apply([BrokerPut(BrokerMetadata(broker_id=b, endpoints={}, rack=(racks or {}).get(b), epoch=100 + b)) for b in brokers])

@@ -1,4 +1,5 @@
-"""The messages of a controller: which broker gets what after which change, in which order, and when all of it has arrived."""
+"""The messages of a controller: which broker gets which message after which change, in which order, and when all messages count as
+answered."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def topic(name: str, *partitions: PartitionMetadata) -> TopicMetadata:
 
 
 class AnnouncementsWorld(World):
-    """The announcements of a controller of brokers 1, 2 and 3, with a messenger that keeps them unanswered."""
+    """The announcements of a controller of brokers 1, 2 and 3, with a messenger that leaves messages unanswered until the test answers
+    them."""
 
     def __init__(self) -> None:
         self.state = state_of(1, 2, 3)
@@ -54,7 +56,7 @@ class AnnouncementsWorld(World):
         self.open.append(done)
 
     def change(self, *changes: Change) -> list[tuple[int, str]]:
-        """Applies changes and announces them, as the queue does; returns the messages."""
+        """Applies changes and announces them, as the command queue does. Returns the messages."""
         before = {name: self.state.topic(name) for name in map(topic_of, changes) if name is not None}
         self.state.apply(changes)
         self.sent.clear()
@@ -65,7 +67,7 @@ class AnnouncementsWorld(World):
         return [(broker_id, type(message).__name__) for broker_id, message in self.sent]
 
     def of(self, kind: type[Any]) -> dict[int, Any]:
-        """The message of this kind to each broker."""
+        """Returns the message of this kind to each broker."""
         return {broker_id: message for broker_id, message in self.sent if type(message) is kind}
 
 
@@ -147,7 +149,7 @@ def test_a_broker_that_joins_gets_everything_and_the_others_the_whole_metadata()
 
 
 def test_a_broker_without_replicas_is_sent_that_it_has_none() -> None:
-    """It may have some of before, of which it must know that no controller asks for them now."""
+    """The broker may have replicas from an earlier time. From the empty message it learns that no controller assigns them to it now."""
     world = AnnouncementsWorld()
     world.announcements.everything(world.state, [world.state.brokers[2]])
     assert world.kinds() == [(2, "UpdateConfigs"), (2, "UpdateMetadata"), (2, "LeaderAndIsr")]
@@ -195,7 +197,7 @@ def test_what_is_sent_is_settled_when_each_broker_has_answered() -> None:
 
 
 def test_a_broker_that_does_not_answer_holds_up_nothing_for_long() -> None:
-    """The controller's own broker does, however long it opens logs."""
+    """Only the controller's own broker is waited for as long as it takes, for it may be opening logs."""
     world, settled = AnnouncementsWorld(), list[str]()
     world.change(ConfigPut(CONFIG_BROKER, "", {}))
     own, silent, third = world.open
@@ -234,7 +236,7 @@ def test_later_messages_do_not_hold_up_earlier_ones() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [300, 0, -1])
 def test_a_request_waits_for_other_brokers_as_long_as_its_own_time(timeout_ms: int) -> None:
-    """For the controller's own broker it always does, and what has waited longer holds up nothing."""
+    """A request always waits for the controller's own broker. A request with a longer time-out delays no other one."""
     world, settled = AnnouncementsWorld(), list[str]()
     world.change(ConfigPut(CONFIG_BROKER, "", {}))
     own, silent, third = world.open

@@ -1,4 +1,4 @@
-"""Leadership goes back to preferred replicas where too much of it is elsewhere."""
+"""The balance of leaders: a broker gets back the leadership of its preferred partitions when other brokers lead too many of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The live brokers as the store shows them: all of them at the start and after each change, whatever a read does in between."""
+"""The watch over the live brokers: it reports all of them at the start and after each change in the metadata store, even if a read
+fails."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.fakes.world import World
 
 
 class BrokerWatchWorld(World):
-    """A watch over one store; brokers register with the sessions of others."""
+    """A watch over one metadata store. Each broker registers in a session of its own."""
 
     def __init__(self) -> None:
         self.store.put(f"{znodes.BROKER_IDS}", b"")
@@ -23,7 +24,7 @@ class BrokerWatchWorld(World):
         self.watch = BrokerWatch(self.store, self.retries, DamageNotes(), self.seen.append)
 
     def register(self, broker_id: int, data: bytes | None = None) -> MemoryStore:
-        """The session that holds the registration."""
+        """Registers a broker and returns its session."""
         broker = BrokerMetadata(broker_id=broker_id, endpoints={"PLAINTEXT": (f"b{broker_id}", 9092)}, rack="r")
         session = self.model.session()
         registered = znodes.broker_bytes(broker, {"PLAINTEXT": "PLAINTEXT"}, 0) if data is None else data
@@ -127,7 +128,7 @@ def test_a_stop_ends_a_retry_too() -> None:
 
 
 def test_a_broker_that_goes_while_it_is_read_is_not_shown() -> None:
-    """Requests take time here: the node is removed between the read of the names and its own."""
+    """Here requests to the store take time: the broker's node is removed after the read of the names, before the read of the node."""
     world = BrokerWatchWorld()
     timed = world.model.session(world.timers)
     watch = BrokerWatch(timed, StoreRetries(timed, world.timers), DamageNotes(), world.seen.append)

@@ -1,4 +1,5 @@
-"""The queue of one controller: order, what each outcome of a write leads to, and what ends with its term."""
+"""The command queue of one controller: the order of the commands, the consequences of each outcome of a write, and the end of the queue
+with the controller's term."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ def topic(name: str) -> TopicMetadata:
 
 
 def elected() -> ClusterState:
-    """The state of the controller whose epoch stands in version 0 of its node."""
+    """Returns the state of a controller whose epoch is in version 0 of the epoch's node."""
     state = state_of(0, epoch=7)
     state.controller_epoch_version = 0
     return state
 
 
 class QueueWorld(World):
-    """A controller's queue over a store in memory. `read_state` waits until the test answers it."""
+    """A controller's command queue over a metadata store in memory. `read_state` waits until the test answers."""
 
     def __init__(self, *, is_later: bool = False) -> None:
         self.store.put(znodes.CONTROLLER_EPOCH, znodes.controller_epoch_bytes(7))
@@ -54,7 +55,7 @@ class QueueWorld(World):
         self.queue.open(elected())
 
     def submit(self, name: str, *operations: Operation, changes: Sequence[Change] = (), is_urgent: bool = False) -> None:
-        """A command that writes these at once and answers its name."""
+        """Submits a command that writes these operations at once and answers with its name."""
 
         def decide(state: ClusterState) -> Plan:
             self.decided.append(name)
@@ -130,7 +131,7 @@ def test_a_queue_that_is_not_open_has_no_controller() -> None:
 
 
 def test_without_a_lease_nothing_is_decided_and_an_answer_is_not_acted_upon() -> None:
-    """The queue is closed by who answers that it may not act; here it stays open, and nothing of it moves."""
+    """The part of the broker that answers `may_act` with False also closes the queue. Here the queue stays open, and still does nothing."""
     world = QueueWorld()
     world.store.hold()
     world.submit("written", Create("/a"))
@@ -196,7 +197,7 @@ def test_a_large_write_lets_other_work_have_its_turn_first(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("result", [StoreResult.SESSION_EXPIRED, StoreResult.BAD_VERSION])
 def test_a_controller_that_was_replaced_resigns(result: StoreResult) -> None:
-    """BAD_VERSION of the first operation is that of the epoch, which the store answers here for what it is."""
+    """BAD_VERSION of the first operation, the check of the epoch, means that another controller has raised the epoch."""
     world = QueueWorld()
     if result is StoreResult.BAD_VERSION:
         world.store.multi([Set(znodes.CONTROLLER_EPOCH, b"8", 0)], lambda outcome: None)
@@ -270,7 +271,7 @@ def test_a_write_that_was_not_taken_is_decided_again_and_is_no_attempt(result: S
 
 
 def test_a_late_write_is_awaited_before_it_is_looked_for() -> None:
-    """It happens with the next write of the session: the check of the epoch, which is ordered behind it."""
+    """The late write is executed before the session's next write, the check of the epoch, which is ordered behind it."""
     world = QueueWorld()
     world.store.fail_next(StoreResult.UNKNOWN, is_late=True)
     world.submit("a", Create("/a", b"1"))

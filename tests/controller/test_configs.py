@@ -1,4 +1,5 @@
-"""Configurations and quotas changed: operations, refusals, what is in force afterwards, and that a restart finds the same."""
+"""Changes of settings and quotas: the written operations, the refusals, the values in force afterwards, and the same values after a
+restart."""
 
 from __future__ import annotations
 
@@ -169,7 +170,7 @@ def test_refused(cluster: Cluster, kind: int, name: str, rows: list[Row], error:
     ],
 )  # fmt: skip
 def test_settings_that_say_who_may_log_in_can_be_kept_from_clients(name: str) -> None:
-    """With Alter on the cluster and a trust store of one's own, a client can log in as a super user."""
+    """A client with the right ALTER on the cluster could otherwise set a trust store of its own, and log in as a super user."""
     cluster = Cluster(config=load(assignments=["ottla.login.settings.alterable=false"])[0])
     for operation in (SET, DELETE):
         error, message = alter(cluster, CONFIG_BROKER, "0", (name, operation, "x" if operation is SET else None))
@@ -206,7 +207,7 @@ def test_a_subscription_to_client_metrics_survives_until_nothing_of_it_is_set(cl
 
 
 def test_one_resource_twice_in_a_request(cluster: Cluster) -> None:
-    """Both are refused: which of them would count cannot be known."""
+    """Both entries are refused, because nobody could know which of them is in force."""
     request = ConfigRequest(resource_type=CONFIG_TOPIC, name="t", entries=[ConfigEntry(name="retention.ms", operation=SET, value="5")])
     answers: list[list[ConfigResult]] = []
     cluster.loop.alter_configs([request, request], False, answers.append)
@@ -240,7 +241,7 @@ def test_quotas_are_kept(cluster: Cluster) -> None:
 
 
 def test_no_more_entities_have_quotas_than_may(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of clients are made up at will."""
+    """The number is bounded because anybody can invent names of clients."""
     monkeypatch.setattr(configs, "QUOTA_ENTITIES_MAX", 2)
     first, second, third = ((("client-id", name),) for name in "abc")
     assert alter_quota(cluster, first, request_percentage=1.0) is ErrorCode.NONE
@@ -271,13 +272,13 @@ def test_a_removed_quota_is_gone(cluster: Cluster) -> None:
 
 
 def quota_paths(cluster: Cluster) -> list[str]:
-    """The nodes of entities in the store."""
+    """Returns the paths of the quota nodes in the metadata store."""
     folders = (znodes.USERS, znodes.CLIENTS, znodes.IPS)
     return sorted(path for path in cluster.store.model.lasting_nodes() if path.startswith(tuple(f"{folder}/" for folder in folders)))
 
 
 def test_the_node_of_a_removed_quota_is_removed(cluster: Cluster) -> None:
-    """Empty ones stayed for ever, and counted against the number of entities that there may be."""
+    """Formerly empty nodes stayed for ever, and were included in the bounded number of entities."""
     eve: QuotaEntity = (("client-id", "c"), ("user", "eve"))
     entities: list[QuotaEntity] = [(("ip", "1.1.1.1"),), (("client-id", "c"),), USER, (("user", None),), eve]
     for entity in entities:
@@ -385,7 +386,7 @@ def test_no_settings_are_kept_for_such_a_name(cluster: Cluster, resource_type: i
 
 @pytest.mark.parametrize("garbage", [b"\xff", b'{"version":', b'{"version":1,"config":[]}'])
 def test_nothing_is_written_over_damaged_settings_quotas_and_credentials(garbage: bytes) -> None:
-    """Each change is refused with the path of the node; others are carried out."""
+    """A change of damaged data is refused with the path of the node; other changes are carried out."""
     cluster = Cluster()
     cluster.create("t")
     paths = ["/config/topics/t", "/config/users/bob", "/config/clients/c"]

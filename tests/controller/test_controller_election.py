@@ -1,4 +1,5 @@
-"""Candidates for the controller over one model of ZooKeeper: which of them is elected, under which epoch, and what ends a mandate."""
+"""The election of the controller among brokers over one model of ZooKeeper: which broker is elected, with which epoch, and what ends its
+mandate."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.fakes.timers import ManualTimers
 
 
 class Candidate:
-    """One broker of a cluster; `news` has its mandates, and None for the end of each."""
+    """One broker of a cluster. `news` has its mandates in order, and None for the end of a mandate."""
 
     def __init__(self, model: ZooKeeperModel, broker_id: int = 0, *, is_standing: bool = True, newest_epoch: int = 0) -> None:
         self.timers = ManualTimers()
@@ -34,7 +35,7 @@ class Candidate:
             self.election.run()
 
     def controller(self) -> int | None:
-        """The broker that `/controller` names."""
+        """Returns the broker that `/controller` names."""
         node = self.store.nodes().get(znodes.CONTROLLER)
         return None if node is None else json.loads(node.data)["brokerid"]
 
@@ -82,7 +83,7 @@ def test_an_expired_candidate_stands_again_with_its_next_session() -> None:
 
 
 def test_a_controller_whose_node_is_removed_stands_again_under_the_next_epoch() -> None:
-    """As operators do to move the controller: the mandate ends first."""
+    """Operators remove the node to move the controller. The mandate ends before the next election."""
     model = ZooKeeperModel()
     candidate = Candidate(model)
     operator_removes_the_controller(model)
@@ -121,7 +122,7 @@ def test_a_mandate_that_lapsed_is_over_if_another_was_elected_meanwhile() -> Non
 
 
 def register(candidate: Candidate, broker_id: int) -> int:
-    """The epoch of the broker's registration, in the candidate's session."""
+    """Registers a broker in the candidate's session, and returns the epoch of the registration."""
     path = znodes.broker_path(broker_id)
     candidate.store.put(znodes.BROKER_IDS, b"")
     candidate.store.multi([Create(path, b"{}", ephemeral=True)], lambda outcome: None)
@@ -174,12 +175,13 @@ def test_a_candidate_that_was_cut_off_notices_that_the_controller_has_gone() -> 
 
 
 def write_epoch(model: ZooKeeperModel, data: bytes, version: int = -1) -> None:
-    """What an operator does."""
+    """Writes the epoch by hand, as an operator may."""
     model.session().multi([Set(znodes.CONTROLLER_EPOCH, data, version)], lambda outcome: None)
 
 
 def test_a_mandate_that_is_given_up_is_followed_by_one_above_the_epoch_that_was_written_by_hand() -> None:
-    """Its own `/controller` is no mandate, and nothing but its own session would end it: it claims the office again, in one write."""
+    """The candidate's own `/controller` is still there without a mandate, and only the end of its own session would remove it. So the
+    candidate claims the office again, in one write."""
     model = ZooKeeperModel()
     candidate, other = Candidate(model), Candidate(model, 2)
     write_epoch(model, b"9")
@@ -190,7 +192,7 @@ def test_a_mandate_that_is_given_up_is_followed_by_one_above_the_epoch_that_was_
 
 
 def test_a_controller_that_was_replaced_claims_nothing() -> None:
-    """Its successor stands in `/controller`, however late it looks."""
+    """However late it reads `/controller`, the node names its successor."""
     model = ZooKeeperModel()
     first, second = Candidate(model, 1), Candidate(model, 2)
     second.election.take_over(1, register(first, 1))
@@ -221,7 +223,8 @@ def test_a_claim_that_was_not_taken_is_made_again(result: StoreResult) -> None:
 
 
 def test_a_claim_whose_epoch_was_overwritten_is_not_elected() -> None:
-    """I38: its node is there, but the epoch is no longer the one that it was claimed with. It is claimed anew, under a larger one."""
+    """I38: the candidate's node is there, but the epoch is no longer the one of its claim. The candidate claims the office again, with a
+    larger epoch."""
     model = ZooKeeperModel()
     candidate = Candidate(model, is_standing=False)
     candidate.store.fail_next(StoreResult.UNKNOWN, is_applied=True)
@@ -262,7 +265,8 @@ GARBAGE = [b"?", b"", b"-7", b"2147483647", b"99999999999"]
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_no_candidate_is_elected_while_the_epoch_cannot_be_read(garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is written over it, one line says which number belongs there, and when that is there, one of the candidates is elected."""
+    """Nothing overwrites the epoch. One log line says which number the operator should write; once the number is there, one of the
+    candidates is elected."""
     model = ZooKeeperModel()
     store = model.session()
     store.put(znodes.CONTROLLER_EPOCH, b"1")
@@ -281,7 +285,8 @@ def test_no_candidate_is_elected_while_the_epoch_cannot_be_read(garbage: bytes, 
 
 
 def test_the_number_that_belongs_there_is_no_smaller_than_what_the_broker_was_sent(caplog: pytest.LogCaptureFixture) -> None:
-    """An epoch was written by hand once, so the version of the node says little. A smaller number does no harm either."""
+    """The number in the log line cannot follow from the node's version alone, because an epoch may have been written by hand. An operator
+    who writes a smaller number does no harm either."""
     model = ZooKeeperModel()
     model.session().put(znodes.CONTROLLER_EPOCH, b"garbage")
     candidate = Candidate(model, newest_epoch=1001)
@@ -333,7 +338,7 @@ def test_standing_twice_is_standing_once() -> None:
 
 
 def test_an_epoch_node_that_was_removed_is_made_again_above_the_epochs_that_brokers_know() -> None:
-    """Also by a broker whose mandate has lapsed, and which still owns `/controller`."""
+    """Also a broker whose mandate has ended, and which still owns `/controller`, makes the node again."""
     model = ZooKeeperModel()
     candidate = Candidate(model, newest_epoch=7)
     assert candidate.news == [Mandate(8, 0)]

@@ -1,4 +1,4 @@
-"""Each line about a damaged node is logged once, and as many as there may be are remembered."""
+"""Each line about a damaged node is logged once, and the number of remembered lines is bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinators' topics: made once, with Kafka's settings, and what is said when they cannot be made."""
+"""The topics of the coordinators: created once, with Kafka's settings; and the log lines when they cannot be created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Topics that are too large for one write: created, completed after a crash, deleted, grown, all within the bound of the store."""
+"""Topics that are too large for one write to the metadata store: created, completed after a crash, deleted, given more partitions, with
+every write within the store's bound."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ def test_many_reassignments_are_decided_in_groups() -> None:
 
 
 def test_settings_that_fit_into_no_node_are_refused() -> None:
-    """A request of 100 MiB must not break the controller's invariant."""
+    """The refusal keeps a request of 100 MiB from breaking the controller's invariant that each write fits."""
     cluster = Cluster()
     cluster.create("a")
     entry = ConfigEntry(name="follower.replication.throttled.replicas", operation=ConfigOperation.SET, value=",".join(["1:1"] * 200_000))

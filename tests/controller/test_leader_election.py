@@ -1,4 +1,5 @@
-"""Who leads: every rule by a row, and for random clusters that a choice without loss is in sync or eligible (P10, I9)."""
+"""The election of leaders: one row for each rule; and for random clusters, that a leader elected without loss is in sync or eligible (P10,
+I9)."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ ORDER = [
 
 @pytest.mark.parametrize(("isr", "eligible", "standing", "elected"), ORDER)
 def test_the_order_of_election(isr: Ids, eligible: Ids, standing: Standing, elected: Elected) -> None:
-    """KIP-966: in sync, eligible, the last ones though nothing proves them, unclean."""
+    """KIP-966: first a replica in sync, then an eligible one, then one of these without a proof that its log is whole, last an unclean
+    election."""
     assert elect_after_failure(partition((1, 2, 3, 4), isr, eligible, last=4), standing, is_unclean_allowed=True) == elected
     clean = elect_after_failure(partition((1, 2, 3, 4), isr, eligible, last=4), standing)
     assert clean == (None if elected.choice is Choice.UNCLEAN else elected)

@@ -1,4 +1,5 @@
-"""Reading the store: every state that the controller wrote is read back as it was, whatever was done and whenever the answers come."""
+"""Reading the state from the metadata store: it equals the state that the controller wrote, whatever the changes were and whenever the
+answers come."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def test_live_state_is_what_the_store_says(steps: list[tuple[str, str, int]]) ->
 
 
 class LateStore(MemoryStore):
-    """Answers when the test says so, last question first."""
+    """A metadata store that answers when the test says so, the last question first."""
 
     def __init__(self, nodes: dict[str, StoreNode]) -> None:
         super().__init__(nodes)
@@ -150,7 +151,8 @@ def test_noted_epochs_and_directories() -> None:
     ],
 )
 def test_nothing_of_damaged_epochs_counts(data: bytes) -> None:
-    """Then every broker counts as restarted, and the node has no version at which it might be written."""
+    """The state then has no epoch of any broker, so all brokers seem restarted, and no version of the node with which it could be
+    overwritten."""
     state, notes = build_state({znodes.BROKER_EPOCHS: StoreNode(data=data, version=4, czxid=1)})
     assert (state.noted_epochs, state.noted_version, state.noted_directories, len(notes)) == ({}, None, {}, 1)
 

@@ -1,4 +1,5 @@
-"""The controller at work: starting, writing conditionally, losing its rule, stores that answer late or not at all, garbage in the store."""
+"""The controller as a whole: its start, conditional writes, the end of its mandate, metadata stores that answer late or never, and garbage
+in the store."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def test_epochs_rise_with_every_start_and_the_cluster_stays_the_same() -> None:
 
 
 def test_a_new_controller_keeps_replicas_eligible_until_their_leader_has_opened_its_log() -> None:
-    """`min.insync.replicas` is 1, and the broker of the leader is the controller: its log may be damaged."""
+    """`min.insync.replicas` is 1, and the controller's own broker leads. Its log may turn out to be damaged."""
     cluster = Cluster()
     cluster.create("a")
     path = znodes.state_path("a", 0)
@@ -91,7 +92,7 @@ def test_a_new_controller_keeps_replicas_eligible_until_their_leader_has_opened_
 
 
 def test_every_write_checks_the_controllers_epoch() -> None:
-    """I39, over one write of each kind."""
+    """I39, for one write of each kind."""
     cluster = Cluster()
     registered = len(cluster.store.multis)
     cluster.create("a")
@@ -106,7 +107,8 @@ def test_every_write_checks_the_controllers_epoch() -> None:
 
 
 def test_another_controllers_epoch_ends_the_rule() -> None:
-    """I38, I42: nothing is written, and waiting and later requests get NOT_CONTROLLER, until an epoch above that one is claimed."""
+    """I38, I42: nothing is written, and waiting and later requests get NOT_CONTROLLER, until the controller has claimed an epoch above the
+    other one."""
     cluster = Cluster()
     overwrite(cluster.store, znodes.CONTROLLER_EPOCH, b"garbage")
     before = cluster.store.nodes()
@@ -121,8 +123,8 @@ def test_another_controllers_epoch_ends_the_rule() -> None:
 
 
 def test_an_older_list_of_brokers_that_is_decided_after_a_newer_one() -> None:
-    """A broker registers anew while the state is read again after a write of unknown outcome: what was read names its registration of
-    before, and is decided after what the watch has brought meanwhile."""
+    """A broker registers again while the state is read again after a write of unknown outcome. The state that was read names the broker's
+    former registration, and is handled after the newer list from the watch."""
     cluster = Cluster()
     own = cluster.metadata.brokers[0]
     older, newer = replace(own, broker_id=5, epoch=1_000), replace(own, broker_id=5, epoch=2_000)
@@ -152,7 +154,7 @@ def test_an_expired_session_refuses_all_waiting_commands() -> None:
 
 
 def test_commands_wait_for_the_write_before_them() -> None:
-    """The second creation is decided when the first is applied, so it finds the name taken; nothing is sent or answered before (I42)."""
+    """The second creation is decided when the first is applied, so the name is taken then. Nothing is sent or answered before (I42)."""
     cluster = Cluster()
     cluster.store.hold()
     answers: list[TopicResult] = []
@@ -165,7 +167,7 @@ def test_commands_wait_for_the_write_before_them() -> None:
 
 
 def test_a_change_behind_the_controllers_back_is_read_and_the_command_decided_anew() -> None:
-    """KIP-497's rule for the controller itself: a version conflict is met with fresh state, not with force."""
+    """The controller follows KIP-497's rule itself: after a version conflict it reads the state again, and does not overwrite."""
     cluster = Cluster()
     cluster.create("a")
     path = znodes.topic_path("a")
@@ -197,7 +199,7 @@ def test_a_conflict_that_does_not_end_is_given_up() -> None:
 
 @pytest.mark.parametrize("fault", [{"is_applied": True}, {"is_applied": False}, {"is_late": True}])
 def test_a_command_of_unknown_outcome_is_decided_from_fresh_reads_and_answered_by_what_holds(fault: dict[str, bool]) -> None:
-    """Whether the write was taken, not taken, or taken late: it is neither dropped nor done twice."""
+    """Whether the write was executed, not executed, or executed late: the command is neither lost nor carried out twice."""
     cluster = Cluster()
     writes = len(cluster.store.multis)
     cluster.store.fail_next(StoreResult.UNKNOWN, **fault)
@@ -265,7 +267,7 @@ DAMAGE = [
 def test_garbage_costs_what_it_damages_and_no_more(
     path: str, topic: str, what: str | None, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """C2."""
+    """A damaged node affects only the topic or the settings that it describes."""
     cluster = Cluster()
     cluster.create("a", "b")
     cluster.store.put("/config/brokers/<default>", b"{}")

@@ -1,4 +1,5 @@
-"""Replicas whose logs have failed: out of leadership and of the in-sync set, shown as offline, and back when they work again (I44)."""
+"""Replicas whose logs have failed: they lose leadership, leave the in-sync set, are shown as offline, and come back when their logs work
+again (I44)."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def test_one_that_works_again_may_lead() -> None:
 
 
 def test_a_log_that_was_opened_again_begins_a_new_term_though_its_failure_was_never_reported() -> None:
-    """I15: it may have lost its tail, so it must not go on in the epoch that it led."""
+    """I15: the log may have lost its tail, so the broker must not go on in the epoch in which it led."""
     state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)), (1, (1, 2), (1,)), (2, (1, 2), (1, 2)))
     reopened = LogDirEvent(broker_id=1, broker_epoch=101, replicas=(), reopened=tuple((TOPIC_ID, index) for index in range(3)))
     after = applied(state, decide_log_dir_events(state, [reopened], RULES))
@@ -131,7 +132,7 @@ def test_a_leader_that_lacks_records_is_followed_by_an_eligible_replica() -> Non
 
 
 def test_a_leader_that_fetched_its_log_from_a_short_one_is_not_followed_by_that_one() -> None:
-    """Broker 3 is not in sync and holds more than both: neither of them is elected in turn with the other for ever."""
+    """Broker 3 is not in sync and has more records than brokers 1 and 2. These two must not be elected in turn for ever."""
     state = with_topic(state_of(1, 2, 3), (1, (1, 2, 3), (1, 2)))
     assert applied(state, decide_log_dir_events(state, [short(3, 1, 5)], RULES)) == [(2, 6, 10, (2,))]
     state.apply([PartitionPut("t", replace(partition(state), isr=(1, 2)))])

@@ -1,5 +1,5 @@
-"""Decisions about partitions: in-sync sets change, elections and moves are asked for. Ids of correctness.md stand with the
-tests.
+"""Decisions about partitions: changes of in-sync sets, and requests for elections and moves. Test docstrings have the ids of
+docs/invariants.md.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def test_the_isr_becomes_smaller_than_the_minimum_only_into_the_eligible() -> No
 
 
 def test_only_the_leader_ends_what_was_eligible_when_the_minimum_is_lower() -> None:
-    """It may not have opened its log yet. A higher minimum makes no replica eligible."""
+    """The leader may not have opened its log yet, so the controller does not end the eligibility by itself. A higher minimum makes no
+    replica eligible."""
     state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)))
     state.apply(decide_alter_partition(state, 1, 101, [isr_change([(1, 101)])], Rules(in_sync_min=2)).changes)
     assert eligible(state) == (2,)
@@ -95,7 +96,7 @@ def test_only_the_leader_ends_what_was_eligible_when_the_minimum_is_lower() -> N
 
 
 def test_only_the_leader_ends_what_is_eligible_when_a_member_stops_or_replicas_move() -> None:
-    """Three were killed, and broker 1 and 2 came back: neither has opened its log yet."""
+    """Three brokers were killed, and brokers 1 and 2 came back. Neither has opened its log yet."""
 
     def restarted() -> ClusterState:
         state = with_topic(state_of(), (1, (1, 2, 3), (1, 2, 3)))
@@ -193,14 +194,14 @@ def test_unclean_elections_on_request() -> None:
 
 
 def without_state(state: ClusterState) -> ClusterState:
-    """A partition's state cannot be read."""
+    """Makes the state of a partition unreadable."""
     damaged = PartitionMetadata(index=0, leader=NO_LEADER, leader_epoch=-1, replicas=(1, 2), isr=(), partition_epoch=-1)
     state.apply([TopicPut(TopicMetadata(name="t", topic_id=b"t" * 16, partitions=(damaged,)))])
     return state
 
 
 def test_a_state_that_cannot_be_read_is_not_overwritten_by_elections_and_moves() -> None:
-    """A state of epoch 0 would be written whatever the node's version is, and followers would not follow it."""
+    """Otherwise a state of epoch 0 would be written whatever the node's version is, and followers would refuse it."""
     state = without_state(state_of(1, 2, 3))
     plan = decide_elect_leaders(state, ElectionType.UNCLEAN, [("t", 0)], RULES)
     assert election_results(plan) == [(0, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)] and plan.operations == ()
@@ -238,7 +239,7 @@ def test_a_cancelled_move_goes_back() -> None:
     state = with_topic(state_of(1, 2, 3), (1, (1, 2), (1, 2)))
     reassign(state, [3, 2])
     error, partition = reassign(state, None)
-    # The old order is not kept while replicas move; the old replicas are.
+    # While replicas move, the set of the old replicas is kept, but not their order.
     assert (error, sorted(partition.replicas), partition.adding_replicas) == (ErrorCode.NONE, [1, 2], ())
 
 

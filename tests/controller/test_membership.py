@@ -1,4 +1,4 @@
-"""Decisions about brokers that come, go, restart and stop. Ids of correctness.md stand with the tests."""
+"""Decisions about brokers that register, fail, restart and stop. Test docstrings have the ids of docs/invariants.md."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_write_begins_with_the_controllers_epoch_and_names_versions() -> N
 
 
 def test_a_dead_leader_is_replaced_and_the_dead_leave_the_isr() -> None:
-    """KAFKA-15021: where only the ISR changes the leader epoch stays."""
+    """KAFKA-15021: where only the ISR changes, the leader epoch does not."""
     state = with_topic(state_of(1, 2, 3), (1, (1, 2, 3), (1, 2, 3)), (2, (2, 1), (2, 1)), (3, (3,), (3,)))
     plan = decide_brokers_changed(state, [], [1], RULES)
     assert applied(state, plan) == [(2, 6, 10, (2, 3)), (2, 5, 10, (2,)), (3, 5, 9, (3,))]
@@ -75,7 +75,8 @@ def test_many_unclean_elections_are_counted() -> None:
 
 
 def test_all_stay_eligible_until_a_restarted_leader_has_opened_its_log() -> None:
-    """Whatever `min.insync.replicas` is: the log of the leader may turn out to be missing, and then another one leads."""
+    """All replicas stay eligible whatever `min.insync.replicas` is: the leader's log may turn out to be missing, and then another replica
+    must lead."""
     state = with_topic(state_of(), (1, (1, 2, 3), (1, 2, 3)))
     applied(state, decide_brokers_changed(state, [joined(1)], [], RULES))
     assert (partition(state).leader, partition(state).isr, partition(state).eligible) == (1, (1,), (2, 3))
@@ -117,7 +118,7 @@ def test_a_restarted_leader_leads_under_a_new_epoch() -> None:
 
 
 def test_a_restarted_broker_leaves_every_isr_of_which_it_is_not_the_last_member_and_its_leadership() -> None:
-    """KIP-903: also when it was away for so short a time that no controller noticed."""
+    """KIP-903: also when the broker was away for so short a time that no controller noticed."""
     state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)), (2, (2, 1), (2, 1)), (1, (1, 2), (1,)), (2, (2, 1), (2,)))
     for is_clean in (True, False):
         plan = decide_brokers_changed(state, [joined(1, is_clean=is_clean)], [], RULES)
@@ -148,7 +149,8 @@ def test_brokers_that_stopped_together_and_come_back_clean_one_by_one() -> None:
 
 
 def test_brokers_that_lost_power_together_wait_for_the_last_and_its_log_may_be_short() -> None:
-    """A set of which all lost their tails has no better one; but as long as one is away, it may come back whole."""
+    """If all replicas in sync have lost their tails, none is better than the others. But as long as one is away, it may come back with its
+    whole log."""
     state = with_topic(state_of(1, 2, 3), (1, (1, 2, 3), (1, 2, 3)))
     state.apply(decide_brokers_changed(state, [], [1, 2, 3], TWO).changes)
     state.apply(decide_brokers_changed(state, [joined(1, is_clean=False)], [], TWO).changes)
@@ -189,7 +191,7 @@ DISKS = {1: ("one",), 2: ("two", "more"), 3: ("three",)}
 
 
 def noted_state(*partitions: tuple[int, tuple[int, ...], tuple[int, ...]]) -> ClusterState:
-    """Three brokers whose data directories are noted."""
+    """Returns a state of three brokers whose log directories are noted."""
     state = with_topic(state_of(1, 2, 3), *partitions)
     state.apply([BrokerEpochsNoted({1: 101, 2: 102, 3: 103}, 0, {}, DISKS)])
     return state
@@ -200,13 +202,13 @@ def back(broker_id: int, *directories: str, is_clean: bool = False) -> BrokerMet
 
 
 def registered_in(broker_id: int, *generations: str) -> BrokerMetadata:
-    """A whole broker whose directory has had these generations."""
+    """Returns a broker that stopped cleanly, and whose directory has had these generations."""
     (directory,) = DISKS[broker_id]
     return replace(back(broker_id, is_clean=True), histories={directory: LogDirectoryHistory("/data", generations)})
 
 
 def test_an_older_copy_of_a_log_directory_counts_as_a_new_disk() -> None:
-    """Whatever the copy says of itself."""
+    """Even if the copy says that it was closed cleanly."""
     state = noted_state((1, (1, 2, 3), (1, 2, 3)))
     state.apply(decide_brokers_changed(state, [], [1, 2, 3], TWO).changes)
     for generations in (["a"], ["a", "b"]):
@@ -228,7 +230,8 @@ def test_an_older_copy_of_a_log_directory_counts_as_a_new_disk() -> None:
 
 
 def test_a_directory_without_generations_is_accepted_until_they_are_known() -> None:
-    """Brokers of earlier versions register none; a directory that has lost its file of them is no continuation of itself."""
+    """Brokers of earlier versions register no generations. Once some are known, a directory without its file of generations is taken for
+    another one."""
     state = noted_state((1, (1, 2, 3), (1, 2, 3)))
     assert state.noted_generations == {}
     state.apply(decide_brokers_changed(state, [registered_in(1, "a")], [], TWO).changes)
@@ -255,7 +258,7 @@ def test_one_by_one_after_a_loss_of_power_with_a_new_disk_and_that_one_leads_not
 
 
 def test_the_last_in_sync_with_a_new_disk_waits_for_the_operator() -> None:
-    """What the others have is kept, and no restart makes the empty one lead."""
+    """The records of the other replicas are kept, and no restart makes the empty replica lead."""
     state = noted_state((1, (1, 2, 3), (1,)))
     state.apply(decide_brokers_changed(state, [], [1], RULES).changes)
     plan = decide_brokers_changed(state, [back(1, "new")], [], RULES)
@@ -284,8 +287,8 @@ def test_a_new_disk_is_not_elected_over_an_eligible_replica_nor_waited_for() -> 
 
 
 def test_a_leader_whose_session_outlasts_its_disk() -> None:
-    """The others come back while it still seems to lead, so they leave the in-sync set one after the other. Where nothing was acknowledged
-    since, the last of them is as good as it was."""
+    """The other brokers come back while the leader still seems alive, so they leave the in-sync set one after the other. If nothing was
+    acknowledged since, the last of them has all records and may lead."""
     for rules, leader in ((TWO, 3), (RULES, NO_LEADER)):
         state = noted_state((1, (1, 2, 3), (1, 2, 3)))
         for come in (back(2), back(3)):
@@ -360,7 +363,7 @@ def test_the_epochs_are_noted_after_the_states_and_not_for_a_broker_that_is_alon
 
 
 def test_damaged_epochs_are_not_written_over() -> None:
-    """The controller keeps them to itself."""
+    """The controller keeps the epochs in its own state only."""
     state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)))
     state.apply([BrokerEpochsNoted({}, None)])
     assert [broker.broker_id for broker in restarted_brokers(state, 1, is_own_new=False)] == [1, 2]
@@ -372,7 +375,7 @@ def test_damaged_epochs_are_not_written_over() -> None:
 
 
 def test_a_new_controller_finds_who_restarted_by_the_noted_epochs() -> None:
-    """A broker that restarts while one controller follows another does not look as if it had run on."""
+    """A broker that restarts while a new controller is elected must not seem to have run all the time."""
     state = state_of(1, 2, 3)
     state.apply([BrokerEpochsNoted({1: 101, 2: 77, 4: 104}, 3)])
     assert [broker.broker_id for broker in restarted_brokers(state, 1, is_own_new=False)] == [2, 3]

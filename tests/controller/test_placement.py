@@ -1,4 +1,4 @@
-"""Where replicas go: distinct brokers, even leaders, racks apart."""
+"""The placement of replicas: on distinct brokers, in distinct racks, with evenly spread leaders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packing a decision into writes: each within the bound, each behind the check, in order."""
+"""The division of a decision into writes: each within the size bound, each beginning with the check of the epoch, in order."""
 
 from __future__ import annotations
 

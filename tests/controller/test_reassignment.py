@@ -1,4 +1,4 @@
-"""Moves of replicas as values: what is under way, what is complete."""
+"""Moves of replicas, as functions of partition values: which moves are under way, and which are complete."""
 
 from __future__ import annotations
 

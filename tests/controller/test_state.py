@@ -1,4 +1,4 @@
-"""What the state holds after changes, and the broken invariants that stop the broker."""
+"""The controller's state after changes, and the broken invariants that stop the broker."""
 
 from __future__ import annotations
 

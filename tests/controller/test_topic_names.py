@@ -1,4 +1,4 @@
-"""Names that a topic may and may not have (section 7, B6)."""
+"""Valid and invalid names of topics."""
 
 from __future__ import annotations
 

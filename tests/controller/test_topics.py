@@ -1,4 +1,5 @@
-"""Topics made, grown and deleted: what is refused and why, what is written, and that a crash leaves all or nothing."""
+"""Topics created, given more partitions, and deleted: the refusals and their reasons, the written operations, and crashes, which leave all
+or nothing."""
 
 from __future__ import annotations
 
@@ -125,7 +126,8 @@ def test_partition_limits_are_settings() -> None:
 
 
 def test_i46_there_are_no_more_partitions_than_there_is_memory_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hundred thousand took more than a broker of the default settings may use. Coordinators do not depend on what clients make."""
+    """Two hundred thousand partitions took more memory than a broker with default settings may use. The coordinators' topics are created in
+    spite of the bound."""
     monkeypatch.setattr(topics, "PARTITION_BYTES", 1 << 20)
     config, _ = load(assignments=[f"ottla.memory.max.bytes={6 << 20}"])
     cluster = Cluster(config=config)
@@ -163,7 +165,7 @@ def test_deletion_may_be_forbidden() -> None:
 
 
 def test_a_crash_between_the_two_steps_of_a_deletion_is_finished_at_the_start() -> None:
-    """I41: the mark is there, the topic's nodes too; clients do not see the topic and its logs are stopped."""
+    """I41: the topic is marked as deleted, but its nodes still exist. Clients do not see the topic, and its logs are stopped."""
     cluster = Cluster()
     cluster.create("a", "b")
     marked = topics.decide_delete_topics(cluster.metadata, cluster.config, ["a"])
@@ -177,7 +179,7 @@ def test_a_crash_between_the_two_steps_of_a_deletion_is_finished_at_the_start() 
 
 
 def test_a_crash_between_write_and_apply_loses_nothing() -> None:
-    """The topic is in the store though no broker was sent it; the next start finds it whole and leads it."""
+    """The topic is in the metadata store, though no broker has been told. After the next start the topic is complete and has leaders."""
     cluster = Cluster()
     plan = topics.decide_create_topics(
         cluster.metadata, cluster.config, SeededRandom(2), [NewTopic(name="a", num_partitions=2)], validate_only=False
@@ -228,7 +230,7 @@ def test_added_partitions_are_announced_and_the_old_ones_are_not() -> None:
 
 
 def test_the_state_of_many_partitions_is_written_once_for_all_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It took 60 of the 100 ms for which a topic of 10,000 partitions held the loop."""
+    """Formerly this writing took 60 of the 100 ms for which a topic of 10,000 partitions kept the loop busy."""
     written: list[PartitionMetadata] = []
 
     def partition_bytes(partition: PartitionMetadata) -> bytes:
@@ -260,7 +262,8 @@ def test_a_store_that_refuses_leaves_everything_as_it_was() -> None:
 
 
 def test_a_topic_whose_node_is_damaged_exists() -> None:
-    """It could not be created anyway; a client that would create it by asking for its metadata asks again."""
+    """The topic could not be created anyway. A client whose metadata request would create the topic gets an error after which it asks
+    again."""
     state = state_of(1)
     state.damaged_topics = frozenset(["a"])
     config, _ = load(assignments=["offsets.topic.replication.factor=1"])

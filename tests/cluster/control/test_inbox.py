@@ -1,4 +1,4 @@
-"""Requests of controllers in parts, repeated, and overtaken."""
+"""The inbox for control requests: messages that arrive in parts, repeated, or overtaken by newer ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Inbox:
 
 
 def in_parts(epoch: int = 5) -> list[ControlRequest]:
-    """A message of three replicas in three parts."""
+    """Returns a message about three replicas, in three parts."""
     states = [state for leader_epoch in (1, 2, 3) for state in leader_and_isr(leader_epoch).states]
     return list(control_requests(LeaderAndIsr(controller_id=1, controller_epoch=epoch, broker_epoch=100, states=states), 9, 1))
 

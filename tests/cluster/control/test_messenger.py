@@ -1,4 +1,5 @@
-"""The controller's messages to one broker: in order, again until there is a definite answer, and given up when they do not matter."""
+"""The messenger from the controller to one broker: it sends messages in order, repeats each until there is a definite answer, and drops
+those that are no longer needed."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class Sender(World):
         self.results: list[tuple[int, ErrorCode]] = []
 
     def send(self, number: int, message: ControlMessage | None = None, broker_id: int = 2) -> None:
-        """Sends a message that is known by its number, as the controller's epoch."""
+        """Sends a message. Its number, by which the test recognises it, is the controller's epoch."""
         if message is None:
             message = UpdateMetadata(controller_id=1, controller_epoch=number, broker_epoch=5, topics=[], brokers=[])
         broker = BrokerMetadata(broker_id=broker_id, endpoints={}, epoch=5)

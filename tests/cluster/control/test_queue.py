@@ -1,4 +1,4 @@
-"""The messages that wait for a broker: one of each kind, with what was sent last of each replica and topic."""
+"""The queue of messages that wait for a broker: at most one of each kind, with the last state of each replica and topic."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def metadata(
 
 
 class Filled:
-    """A queue with some messages, which are known by their positions."""
+    """A queue with some messages. The test recognises each by its position."""
 
     def __init__(self, *messages: ControlMessage) -> None:
         self.queue = ControlQueue()
@@ -159,7 +159,7 @@ def test_another_epoch_is_not_joined_and_what_is_obsolete_is_given_up() -> None:
 
 
 class Receiver:
-    """The slow obvious one: what a broker knows after messages, one after another."""
+    """A slow and obvious model of a receiver: the state of a broker after it has received messages one by one."""
 
     def __init__(self) -> None:
         self.hosted: dict[Key, PartitionMetadata] = {}
@@ -183,7 +183,8 @@ class Receiver:
 
 
 class Controller:
-    """What a controller sends one broker: topics come, change and go, a name may come again under another id."""
+    """The messages that a controller sends to one broker: topics are created, changed and deleted, and a name may return with another
+    id."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -192,7 +193,7 @@ class Controller:
         self.epoch = 0
 
     def messages(self) -> list[ControlMessage]:
-        """Those of the next change."""
+        """Returns the messages of the next change."""
         self.epoch += 1
         name = self.chance.choice("abc")
         known = self.topics.get(name)

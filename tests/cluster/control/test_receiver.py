@@ -1,4 +1,4 @@
-"""The receiving end: obsolete messages change nothing, and say why."""
+"""The receiver of control messages: an obsolete message changes nothing, and the error code says why."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def update_metadata(controller_epoch: int, broker_epoch: int = 100) -> UpdateMet
 
 
 class Receiver:
-    """A receiver of broker epoch 100 after a message of controller epoch 5."""
+    """A receiver with broker epoch 100 that has received a message of controller epoch 5."""
 
     def __init__(self) -> None:
         self.replicas = RecordingReplicas()
@@ -90,8 +90,8 @@ def test_what_is_obsolete_is_refused_and_changes_nothing(message: ControlMessage
 
 
 def test_i40_between_two_registrations_messages_to_the_former_one_are_refused() -> None:
-    """They would let this broker lead again in an epoch in which it has stopped. The controller may know of the next registration before
-    this broker does."""
+    """Such messages would let this broker lead again in an epoch in which it has stopped leading. The controller may know the next
+    registration before this broker does."""
     world = Receiver()
     world.broker_epoch = NO_EPOCH
     world.receiver.end_registration(100)
@@ -103,7 +103,7 @@ def test_i40_between_two_registrations_messages_to_the_former_one_are_refused() 
 
 
 def test_only_newer_states_of_a_replica_are_passed_on() -> None:
-    """The same again, which a repeated request brings, must not end an in-sync set that is about to change."""
+    """A repeated request brings the same state again. That must not end a change of the in-sync set that is under way."""
     world = Receiver()
     for leader_epoch, partition_epoch in ((3, 7), (3, 6), (2, 9), (3, 8), (4, 0), (3, 9)):
         world.receive(leader_and_isr(leader_epoch, partition_epoch))
@@ -126,7 +126,7 @@ def test_only_newer_states_of_a_replica_are_passed_on() -> None:
     ],
 )
 def test_a_state_that_contradicts_itself_is_refused_and_the_others_are_not(wrong: dict[str, Any]) -> None:
-    """I9, I15: they come from other brokers as bytes."""
+    """I9, I15: states come from other brokers as bytes, so they may be wrong."""
     world = Receiver()
     sound = partition(9, 2)
     states = [
@@ -141,7 +141,7 @@ def test_a_state_that_contradicts_itself_is_refused_and_the_others_are_not(wrong
 
 @pytest.mark.parametrize("isr", [(1,), ()])
 def test_a_partition_without_a_leader_contradicts_nothing(isr: tuple[int, ...]) -> None:
-    """Its in-sync set is empty where the last member has a new disk."""
+    """Its in-sync set is empty if the last member has a new disk."""
     world = Receiver()
     state = ReplicaRole(topic="t", topic_id=ID, partition=replace(partition(4), leader=-1, isr=isr))
     message = LeaderAndIsr(controller_id=1, controller_epoch=5, broker_epoch=100, states=[state])
@@ -187,7 +187,8 @@ def test_settings_of_brokers_are_put_into_force_when_they_change() -> None:
 
 
 def test_a_complete_message_names_all_replicas_of_the_broker_before_it_makes_any_of_them() -> None:
-    """KIP-516. The names are those of all its states, of which some may be no news; a state that is refused leaves the rest unjudged."""
+    """KIP-516. It names the replicas of all states in the message, also of states that are not new. A message with a refused state names
+    none."""
     world = Receiver()
     states = [ReplicaRole(topic="t", topic_id=topic_id, partition=partition(3, 7)) for topic_id in (ID, ID2)]
     message = LeaderAndIsr(controller_id=1, controller_epoch=5, broker_epoch=100, states=states, is_complete=True)

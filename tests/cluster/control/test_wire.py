@@ -1,4 +1,4 @@
-"""The controller's messages over the wire: they arrive as they were, in one part or many, and garbage is refused by a code."""
+"""The controller's messages, encoded and decoded: they arrive unchanged, in one part or many, and garbage is refused with an error code."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_the_parts_of_a_large_message_stay_below_the_bound(bytes_max: int) -> No
 
 @given(st.sampled_from(REQUESTS), st.integers(0, 1 << 32))
 def test_garbage_is_refused_by_a_code_or_carried_out(cls: type[ControlRequest], seed: int) -> None:
-    """Whatever a peer sends, neither an assertion nor any other exception follows, and the cache stays in order."""
+    """Whatever a peer sends, no assertion and no other exception follows, and the metadata cache stays consistent."""
     random = Random(seed)
     cache = MetadataCache()
     receiver = ControlReceiver(
