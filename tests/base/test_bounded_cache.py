@@ -1,4 +1,4 @@
-"""A cache of what clients choose: its real memory stays within its bound, whatever the keys are."""
+"""A cache whose keys clients choose: its real memory stays within its bound, whatever the keys are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 def memory_of(kept: Any) -> int:
-    """Bytes that a container of texts, numbers and containers takes, as the interpreter counts them."""
+    """Returns the bytes, by the interpreter's count, of a container of texts, numbers and containers."""
     if isinstance(kept, dict):
         return getsizeof(kept) + sum(memory_of(key) + memory_of(value) for key, value in kept.items())
     if isinstance(kept, tuple | list):

@@ -1,4 +1,4 @@
-"""The configuration: where values come from, which source wins, what stops a start and what does not."""
+"""The configuration: the sources of values, which source wins, and which errors stop a start."""
 
 from __future__ import annotations
 
@@ -462,7 +462,7 @@ def test_a_class_attribute_is_the_setting_and_an_instance_attribute_its_value() 
 
 
 def test_without_listeners_the_ports_are_those_that_are_advertised() -> None:
-    """Files for Confluent's image set only `advertised.listeners`; its script opens these ports at every address."""
+    """Files for Confluent's image set only `advertised.listeners`; the image's script listens on these ports at every address."""
     environment_of_image = {
         "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker:29092, PLAINTEXT_HOST://localhost:9092",
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT",
@@ -505,7 +505,7 @@ def test_groups_are_bounded_where_kafka_has_no_limit() -> None:
 
 
 BUILT_NAMES = re.compile(r"group\.(consumer|share|streams)\.(min|max)\.|compression\.\w+\.level|sasl\.oauthbearer\.")
-"""Names that the code puts together: bounds of groups, levels of codecs, options of a listener's tokens."""
+"""Names of settings that the code composes: bounds of groups, levels of codecs, options of a listener's tokens."""
 WITHOUT_EFFECT = re.compile(r"Accepted without effect|no tiered storage|Only PEM is supported|The only supported cipher")
 
 

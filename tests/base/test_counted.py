@@ -1,4 +1,4 @@
-"""Numbers agree with their nouns."""
+"""Texts that count things: the noun is singular or plural, as the number needs."""
 
 from __future__ import annotations
 

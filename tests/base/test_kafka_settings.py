@@ -135,11 +135,11 @@ NEWER: Mapping[str, set[str]] = {
         "streams.task.offset.interval.ms",
     },
 }
-"""Settings that came after Kafka 4.3."""
+"""Settings that Kafka has had since a version after 4.3."""
 
 
 def test_settings_that_came_with_kafka_4_4() -> None:
-    """Their types and defaults, as KIP-1191, KIP-1071, KIP-1357 and KIP-1241 have them."""
+    """Their types and defaults are those of KIP-1191, KIP-1071, KIP-1357 and KIP-1241."""
     facts_of_4_4 = {
         ("topic", "errors.deadletterqueue.group.enable"): ("BOOLEAN", "false"),
         ("topic", "max.decompressed.message.bytes"): ("INT", "2147483639"),
@@ -223,7 +223,7 @@ def test_the_offload_of_assignments_is_a_setting_of_the_broker_and_of_the_group(
     [("segment.bytes", 1 << 20), ("segment.ms", 1), ("min.insync.replicas", 1), ("retention.ms", -1)],
 )
 def test_bounds_of_topics(name: str, lowest: int) -> None:
-    """The bounds of KIP-1030 are part of them."""
+    """The bounds include those of KIP-1030."""
     config = BrokerConfig()
     config.check_topic({name: str(lowest)})
     with pytest.raises(ApiError, match=name):

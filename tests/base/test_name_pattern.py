@@ -1,4 +1,4 @@
-"""Patterns for whole names: against Python's own matcher, what is refused, and what a name may cost."""
+"""Patterns for whole names: compared with Python's own matcher, the refused patterns, and the cost of a name."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ LONGEST_NAMES = ("a" * 245, "ab" * 122, "aab" * 81, "a" * 244 + "b")
     ],
 )
 def test_no_name_costs_more_than_a_millisecond(pattern: str) -> None:
-    """A pattern is refused or cheap; processor time, and the best of five, so that a busy machine does not matter."""
+    """Each pattern is either refused or cheap. The test takes the best processor time of five, so a busy computer does not matter."""
     try:
         NamePattern(pattern)
     except PatternError:

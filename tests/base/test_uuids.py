@@ -1,4 +1,4 @@
-"""Uuids as people see them: known pairs, round trips, and texts that are none."""
+"""Uuids in their text form: known pairs, round trips, and texts that are no uuids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A broker whose authorizer does what a file says and writes down what it is asked; `test_rights.py` runs it as a process of its own."""
+"""A broker whose authorizer refuses the rights that a file lists, and records each question. `test_rights.py` runs it as a process of its
+own."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ DIRECTORY = "JUDGE_DIRECTORY"
 
 
 class JudgedAuthorizer(RuleAuthorizer):
-    """Refuses the rights that the file `denied` names or all; appends what it is asked to `asked`."""
+    """Refuses the rights in the file `denied`, or all rights, and appends each question to the file `asked`."""
 
     def __init__(self) -> None:
         directory = Path(os.environ[DIRECTORY])

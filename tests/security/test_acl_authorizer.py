@@ -1,4 +1,4 @@
-"""The authorizer over access rules: super users, brokers, resources without rules, decisions that are remembered and forgotten."""
+"""The authorizer that decides by access rules: super users, brokers, resources without rules, and decisions that are cached and dropped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_nothing_is_allowed_without_a_rule_and_everything_to_super_users_and_bro
     assert made.is_allowed(of("User:a", is_inter_broker=True), CLUSTER_ACTION, CLUSTER, "kafka-cluster")
     assert not made.is_allowed(of("User:root "), READ, TOPIC, "orders") and not made.is_allowed(of("Group:root"), READ, TOPIC, "orders")
     assert made.allows_clients_everything(of("User:root")) and not made.allows_clients_everything(of("User:a"))
-    # A decision about a principal says nothing of a broker's connection under the same name.
+    # A cached decision about a principal must not apply to a broker's connection under the same name.
     assert not made.is_allowed(of("User:a"), CLUSTER_ACTION, CLUSTER, "kafka-cluster")
     assert made.is_allowed(of("User:a", is_inter_broker=True), CLUSTER_ACTION, CLUSTER, "kafka-cluster")
 
@@ -147,7 +147,7 @@ def test_shows_the_rules_that_a_filter_means() -> None:
 
 
 def test_a_filter_that_says_everything_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of thousands of filters looked through all rules of its resource."""
+    """Formerly each of thousands of filters searched all rules of its resource."""
     rules = frozenset(Rule(f"User:{number}", "*", AclOperation.WRITE, Permission.ALLOW) for number in range(20))
     found = AclFilter(principal="User:7", host="*", operation=AclOperation.WRITE, permission=Permission.ALLOW)
     absent = AclFilter(principal="User:7", host="*", operation=AclOperation.WRITE, permission=Permission.DENY)

@@ -1,4 +1,4 @@
-"""Hosts of ACLs against the standard library's addresses and networks."""
+"""Hosts in ACLs, compared with the addresses and networks of the standard library."""
 
 from __future__ import annotations
 

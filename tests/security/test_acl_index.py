@@ -1,4 +1,4 @@
-"""The index of access rules against a plain reading of Kafka's rules, and what a decision costs with ten thousand of them."""
+"""The index of access rules, compared with a direct reading of Kafka's rules; and the cost of a decision with ten thousand rules."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def decision(index: AclIndex, name: str, operation: AclOperation = READ, who: st
     return "denied" if masks >> DENIED_SHIFT & 1 << operation else "allowed" if masks & 1 << operation else "none"
 
 
-# An index that is plainly right
+# A simple index whose correctness is obvious
 
 
 def names(rule_host: str, host: str) -> bool:
@@ -191,7 +191,7 @@ def test_an_acl_of_a_network_concerns_its_addresses() -> None:
 
 
 def many(count: int) -> AclIndex:
-    """Rules of a company: own topics, own prefixes, and some about all principals."""
+    """Returns the rules of an imagined company: each service has its own topics and prefixes, and some rules are about all principals."""
     bindings = []
     for number in range(count // 4):
         who = f"User:service-{number}"

@@ -1,4 +1,4 @@
-"""The audit log's lines: what they name, what clients cannot do to them, and how often they come."""
+"""The lines of the audit log: their fields, their protection against forged names, and how often they are written."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_same_refusal_is_written_once_in_a_while_with_the_number_left_out(
 
 
 def test_memory_of_remembered_lines_is_bounded(clock: ManualClock) -> None:
-    """Names of refused logins are chosen by clients that are not logged in."""
+    """Clients that are not logged in choose the names of refused logins, so the remembered lines must be bounded."""
     audit = AuditLog(clock)
     for number in range(3_000):
         audit.refused_authentication("10.0.0.1", "CLIENTS", "PLAIN", f"{number}".ljust(32_000, "\U0001f600"), "wrong credentials")
@@ -85,7 +85,7 @@ def test_granted_requests_are_written_where_asked_for(clock: ManualClock, caplog
 
 
 def test_grants_are_written_also_where_a_refusal_would_not_be(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    """As in Kafka: of two permissions that are alternatives, and of a filtered list, the granted ones are written."""
+    """As in Kafka, the granted permissions are written also where a right is one of two alternatives, or where a list is filtered."""
     caplog.set_level(logging.INFO)
     made = AclAuthorizer(AuditLog(clock, logs_granted=True))
     made.replace({ORDERS: [rule()]})
@@ -111,7 +111,7 @@ def test_what_is_only_filtered_is_not_written(clock: ManualClock, caplog: pytest
 
 
 def test_who_is_not_taken_for_a_broker_is_named_once_in_a_while(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    """A broker that is set up wrongly tries several times a second."""
+    """A wrongly configured broker tries to connect several times a second, so its lines are limited."""
     audit = AuditLog(clock)
     for _ in range(30):
         audit.refused_broker(of("User:a"), "it has no right")

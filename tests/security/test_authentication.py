@@ -1,4 +1,5 @@
-"""The state of a connection's authentication: one mechanism, its exchange, and an end that nothing follows."""
+"""The authentication of one connection: the choice of a mechanism, its exchange of messages, and the end, after which no further step is
+accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""When a broker's token is fetched: once for all who wait, again before it ends, and not without pause where none can be had."""
+"""The times at which a broker fetches its token: once for all callers that wait, again before the token expires, and with pauses if no
+token can be fetched."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ LIFE_S = 100
 
 
 class BrokerTokensWorld(World):
-    """A broker's tokens, from a source of the test."""
+    """A broker's tokens. Their source belongs to the test."""
 
     def __init__(self) -> None:
         self.error: OttlaError | None = None
@@ -33,7 +34,7 @@ class BrokerTokensWorld(World):
         return BearerToken(f"t{self.fetches}", self.clock.wall_ms() / 1000 + LIFE_S)
 
     def ask(self) -> Any:
-        """What was called back with before the call returned; None if nothing was."""
+        """Asks for a token. Returns it if it came before the call returned, otherwise None."""
         before = len(self.got)
         self.tokens.get(lambda token, error: self.got.append(error if token is None else token))
         return self.got[-1] if len(self.got) > before else None
@@ -42,7 +43,7 @@ class BrokerTokensWorld(World):
         return [str(found) if isinstance(found, OttlaError) else found.text for found in self.got]
 
     def advance(self, seconds: float) -> None:
-        """Time passes, in which threads are quick."""
+        """Lets time pass, and lets threads finish in every tenth of a second."""
         for _ in range(int(seconds * 10)):
             self.timers.advance(100)
             self.threads.run_all()

@@ -1,4 +1,4 @@
-"""IANA's names of cipher suites as OpenSSL's."""
+"""IANA's names of cipher suites, translated to OpenSSL's."""
 
 from __future__ import annotations
 

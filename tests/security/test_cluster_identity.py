@@ -1,4 +1,5 @@
-"""Brokers prove themselves to each other; no other party can, whatever it has read, repeats or makes up."""
+"""The exchange by which brokers prove their identity to each other. No other party can, whichever messages it has read, repeats or
+invents."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def step(exchange: Accepting, token: bytes) -> StepResult:
 
 
 def converse(one: Connecting, other: Accepting) -> StepResult:
-    """The outcome on the side that accepts."""
+    """Runs an exchange, and returns its outcome on the accepting side."""
     outcome = step(other, one.first())
     if outcome.error is not None:
         return outcome

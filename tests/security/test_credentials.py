@@ -1,4 +1,4 @@
-"""Stored SCRAM credentials: Kafka's text, and decoys in the form of real users."""
+"""Stored SCRAM credentials: Kafka's text form, and decoys for unknown users, which look like credentials of real users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_text_and_back() -> None:
 
 
 def test_kafkas_own_text_is_read() -> None:
-    """The form of a user's node as Kafka's tools write it."""
+    """The text is that of a user's node in ZooKeeper, as Kafka's tools write it."""
     found = read_credential("salt=MWx2NHBkbnczenBweXI=,stored_key=aGk=,server_key=aG8=,iterations=8192")
     assert found is not None and tuple(found) == (b"1lv4pdnw3zppyr", b"hi", b"ho", 8192)
 

@@ -1,4 +1,5 @@
-"""Logins by delegation token: whose they are, until when, and that a wrong one looks like any wrong password."""
+"""Logins by delegation token: the principal, the end of the session, and refusals of wrong tokens, which look like those of wrong
+passwords."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class TokenLoginWorld(World):
     def login(
         self, token_id: str = TOKEN.token_id, password: str = PASSWORD, mechanism: str = "SCRAM-SHA-256", *, by_token: bool = True
     ) -> StepResult:
-        """The last step of a login."""
+        """Logs in, and returns the result of the last step."""
         users = ScramUsers(mechanism, dict, lambda: b"secret")
         server = ScramServer(mechanism, users.find, users.decoy, "server", self.logins.find if by_token else None)
         client = ScramClient(token_id, password, mechanism, "client", is_by_token=True)
@@ -59,7 +60,7 @@ def test_a_token_logs_in_as_its_owner_until_it_ends(mechanism: str) -> None:
 
 
 def test_a_session_ends_when_its_tokens_end_is_brought_forward() -> None:
-    """The session's timer runs until the end as it was at the login."""
+    """The session's timer only knows the token's end at the time of the login."""
     world = TokenLoginWorld()
     outcome = world.login()
     assert outcome.is_valid is not None and outcome.ends_ms == 900

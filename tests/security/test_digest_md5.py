@@ -1,4 +1,4 @@
-"""DIGEST-MD5: a server made by the words of RFC 2831, whose example is the yardstick, and servers that break it."""
+"""DIGEST-MD5: a server written after RFC 2831 and checked by the RFC's example, and servers that violate the RFC."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def value(token: bytes, name: str) -> str:
 
 
 def expected(identity: bytes, what: str) -> str:
-    """The response of RFC 2831, 2.1.2.1."""
+    """Returns the response of RFC 2831, 2.1.2.1."""
     md5 = hashlib.md5
     session = md5(md5(identity).digest() + b":OA6MG9tEQGm2hh:OA6MHXh6VqTrRk").hexdigest()
     other = md5(f"{what}:zookeeper/zk-sasl-md5".encode()).hexdigest()

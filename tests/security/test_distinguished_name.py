@@ -1,4 +1,4 @@
-"""Subjects of certificates as Java writes them, from DER made by hand."""
+"""Subjects of certificates, written as Java writes them. The DER input is made by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Key stores by what they hold: PEM and PKCS#12 become PEM, everything else is one line that says what to do."""
+"""Key stores, recognised by their content: PEM and PKCS#12 are converted to PEM; for others, one line says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mechanisms of a listener, and exchanges made from what the settings and the store say at that moment."""
+"""The SASL mechanisms of a listener, and logins, which use the settings and the credentials of that moment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def step(exchange: Exchange, token: bytes) -> StepResult:
 
 
 def ports(*documents: bytes) -> SimpleNamespace:
-    """What of a broker's ports the mechanisms use."""
+    """Returns those parts of a broker's `Ports` (its ways to the operating system) that the mechanisms use."""
     found, clock = iter(documents), ManualClock()
     return SimpleNamespace(
         random=SeededRandom(1), clock=clock, ages=SimpleNamespace(clock=clock), threads=ManualThreads(),

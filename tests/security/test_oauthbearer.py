@@ -1,4 +1,5 @@
-"""The exchange of OAUTHBEARER: a right token logs in, a wrong one is answered with its status, confirmed, and refused."""
+"""The exchange of OAUTHBEARER: a valid token logs in. For an invalid one the server sends the status, the client confirms it, and the
+server refuses the login."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PLAIN: who is let in, and that an unknown name and a wrong password look the same."""
+"""PLAIN: which logins succeed, and that an unknown name and a wrong password cause the same answer."""
 
 from __future__ import annotations
 

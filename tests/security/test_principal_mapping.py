@@ -56,6 +56,6 @@ def test_what_cannot_be_read(rules: str) -> None:
 
 
 def test_a_subject_of_many_names_takes_no_longer_than_its_length() -> None:
-    """A matcher that goes back takes days for this: the names can be shared out among five groups in very many ways."""
+    """A backtracking matcher would take days for this subject, because its names can be divided among five groups in very many ways."""
     subject = "CN=a" + ",OU=u,O=o,L=l,ST=s" * 1_000
     assert parse_rules("RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1/L,DEFAULT")(subject) == subject

@@ -1,7 +1,7 @@
-"""Which rights each API asks for: the table against Kafka's, and the table against a broker that writes down what its authorizer is asked.
+"""The rights that each API asks for: our table is compared with Kafka's, and with the questions that a running broker asks its authorizer.
 
-The requests are the sensible ones that a client's tests send (`tests/clients/sample_requests.py`), with some more where one request of an
-API cannot need all of its rights. Every API of the table is tried: with all rights, with none, and with each of its rights missing.
+The requests are those of the clients' tests (`tests/clients/sample_requests.py`). Some APIs have further requests, because one request
+cannot need all of the API's rights. Every API of the table is tried with all rights, with none, and without each of its rights.
 """
 
 from __future__ import annotations
@@ -125,10 +125,11 @@ OURS: dict[str, set[tuple[str, str]]] = {
     "DescribeSegments": {("DESCRIBE", TOPIC)},
     "MirrorRecords": {("CLUSTER_ACTION", CLUSTER)},
 }
-"""Staging and attaching need what a Produce of the same records would. Frames have records of every topic, so they are for those who could
-also give themselves every right: creating ACLs needs ALTER on the cluster, too. A mirror chooses offsets and epochs, as a broker does."""
+"""Staging and attaching need the rights of a Produce with the same records. Frames have records of every topic, so reading them needs ALTER
+on the cluster, with which a client could also create ACLs that give it every right. A mirror chooses offsets and epochs, as a broker
+does."""
 
-# Where Kafka's brokers do otherwise than its table says, or the table is silent: what is more, what is less, and why.
+# APIs for which Kafka's brokers differ from Kafka's table, or which the table lacks: additional rights, missing rights, and the reason.
 NOT_IN_THE_DOCUMENTATION: dict[str, tuple[set[tuple[str, str]], set[tuple[str, str]], str]] = {
     "Produce": (set(), {("IDEMPOTENT_WRITE", CLUSTER)}, "idempotent producers need no right of their own since 3.0 (KIP-679)"),
     "Metadata": ({("DESCRIBE", CLUSTER)}, set(), "the bits of the cluster are shown to those who may describe it (KIP-430)"),
@@ -185,11 +186,11 @@ def test_every_resource_has_its_refusal() -> None:
     assert set(DENIED) == set(ResourceType)
 
 
-# What the broker asks
+# The questions of a running broker
 
 
 class Judge:
-    """The broker's authorizer, from outside."""
+    """Sets the rights that the broker's authorizer refuses, and reads the questions that it got."""
 
     def __init__(self, directory: Path) -> None:
         self._denied = directory / "denied"
@@ -197,11 +198,11 @@ class Judge:
         self.deny([])
 
     def deny(self, rights: list[tuple[str, str]] | str) -> None:
-        """These rights, or "all"."""
+        """Denies these rights, or "all"."""
         self._denied.write_text(json.dumps(rights))
 
     def asked_by(self, work: Callable[[], Any]) -> tuple[Any, set[tuple[str, str]]]:
-        """The result of the work, and what the authorizer was asked meanwhile."""
+        """Returns the result of the work, and the questions that the authorizer got meanwhile."""
         begin = self._asked.stat().st_size
         result = work()
         lines = self._asked.read_text()[begin:].splitlines()
@@ -256,7 +257,7 @@ def _delete_by_id(world: World, make: In) -> Request:
 
 
 def _config_kinds(cls: Any, field: str) -> Maker:
-    """One resource of each kind whose configs have a right of their own."""
+    """Makes a request about one resource of each type whose settings need a right of their own."""
 
     def maker(world: World, make: In) -> Request:
         request: Any = world.request(cls.API_KEY, make.version)
@@ -308,10 +309,10 @@ VARIANTS: dict[str, list[Maker]] = {
     "ListTransactions": [_list_an_open_transaction],
     "ConsumerGroupHeartbeat": [_regex_heartbeat],
 }
-"""Requests that need what the sensible one of their API does not."""
+"""Further requests, which need rights that the sample request of their API does not need."""
 
 TRIED_IN = {"Metadata": 10}
-"""Not in the newest version, but in the last that has the bits of the cluster."""
+"""APIs that are tried in another version than the newest: Metadata in the last version with the authorized operations of the cluster."""
 VERSIONS_OF: dict[Maker, int] = {_add_as_a_client: CLIENTS_LAST}
 
 
@@ -322,7 +323,7 @@ def version_of(api: ServedApi, maker: Maker) -> int:
 BITS_OF_CLUSTER = {("DESCRIBE", CLUSTER), *((operation.name, CLUSTER) for operation in SUPPORTED[ResourceType.CLUSTER])}
 BITS_OF_TOPIC = {(operation.name, TOPIC) for operation in SUPPORTED[ResourceType.TOPIC]}
 ASKED_FOR_BITS = {"Metadata": BITS_OF_CLUSTER, "DescribeCluster": BITS_OF_CLUSTER, "DescribeTopicPartitions": BITS_OF_TOPIC}
-"""What else is asked to fill in the bits of authorized operations."""
+"""Further questions, which the broker asks to fill in the bits of authorized operations."""
 
 
 def _with(request: Any, **fields: Any) -> Request:
@@ -332,7 +333,7 @@ def _with(request: Any, **fields: Any) -> Request:
 
 
 def _sensible(world: World, make: In, api: ServedApi) -> Request:
-    """Without the bits of authorized operations, which are further questions."""
+    """Returns the sample request without a wish for authorized operations, which would cause further questions."""
     request = world.request(api.key, make.version)
     bits = [field.name for field in request.__fields__ if field.name.endswith("authorized_operations")]
     return _with(request, **dict.fromkeys(bits, False))
@@ -345,7 +346,7 @@ def _makers(api: ServedApi) -> list[Maker]:
 def _ask(
     world: World, port: int, judge: Judge, maker: Maker, api: ServedApi, denied: list[tuple[str, str]] | str
 ) -> tuple[Any, set[tuple[str, str]]]:
-    """The answer, and what the authorizer was asked for it."""
+    """Returns the answer, and the questions that the authorizer got for it."""
     version = version_of(api, maker)
     request = maker(world, In(version))
     judge.deny(denied)
@@ -357,7 +358,7 @@ def _ask(
 
 
 AFTER_A_LOGIN = {"CreateDelegationToken", "DescribeDelegationToken"}
-"""Refused to clients that have not logged in before any right is asked for; tests/handlers/access/test_delegation_tokens.py tries them."""
+"""APIs that refuse clients without a login before any question about rights. tests/handlers/access/test_delegation_tokens.py tries them."""
 
 APIS = sorted(api for api in TABLE.values() if api.name not in AFTER_A_LOGIN)
 ids = [api.name for api in APIS]
@@ -365,7 +366,7 @@ ids = [api.name for api in APIS]
 
 @pytest.mark.parametrize("api", APIS, ids=ids)
 def test_a_broker_asks_what_the_table_says(api: ServedApi, world: World, judged_broker: BrokerProcess, judge: Judge) -> None:
-    """Each declared right is asked for by some request, and no other right by any."""
+    """Some request asks for each declared right, and no request asks for another right."""
     rights = named(api.rights)
     asked: set[tuple[str, str]] = set()
     for maker in _makers(api):
@@ -377,7 +378,7 @@ def test_a_broker_asks_what_the_table_says(api: ServedApi, world: World, judged_
 
 REFUSALS = {int(code) for code in DENIED.values()} | {int(ErrorCode.OPERATION_NOT_ATTEMPTED)}
 SHOWS_ONLY_WHAT_IS_ALLOWED = {"ListGroups", "ListTransactions", "DescribeCluster"}
-"""They answer without an error, and leave out what may not be seen."""
+"""APIs that answer without an error, and exclude what the client may not see."""
 
 
 @pytest.mark.parametrize("api", [api for api in APIS if api.rights], ids=[api.name for api in APIS if api.rights])
@@ -415,12 +416,12 @@ def test_without_any_right_what_exists_looks_like_what_does_not(
 
 
 def text_of(answer: Any) -> str:
-    """The whole answer, but for what is random in it."""
+    """Returns the whole answer as text, without its random parts."""
     return re.sub(r"session_id=\d+|<memory at \w+>", "", repr(answer))
 
 
 def renamed(value: Any, names: dict[str, str]) -> Any:
-    """The same message about resources of other names."""
+    """Returns the same message about resources with other names."""
     if isinstance(value, list):
         return [renamed(inner, names) for inner in value]
     if isinstance(value, Struct):
@@ -431,7 +432,7 @@ def renamed(value: Any, names: dict[str, str]) -> Any:
 
 
 def nested(value: Any, name: str) -> Iterator[int]:
-    """The values of this field anywhere in an answer."""
+    """Yields the values of this field anywhere in an answer."""
     if isinstance(value, list):
         for inner in value:
             yield from nested(inner, name)
@@ -443,7 +444,7 @@ def nested(value: Any, name: str) -> Iterator[int]:
 
 
 def test_a_pattern_matches_only_topics_that_may_be_seen(world: World, judged_broker: BrokerProcess, judge: Judge) -> None:
-    """KIP-848: what the pattern would match besides stays hidden, and is no error."""
+    """KIP-848: other topics that the pattern would match stay hidden, without an error."""
     api = next(api for api in APIS if api.name == "ConsumerGroupHeartbeat")
     blind, _ = _ask(world, judged_broker.port, judge, _regex_heartbeat, api, [("DESCRIBE", TOPIC)])
     assert blind.error_code == 0 and not blind.assignment.topic_partitions

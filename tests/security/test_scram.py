@@ -1,4 +1,4 @@
-"""The exchange of RFC 7677, and servers that do not keep to it."""
+"""The client's half of SCRAM: the exchange of RFC 7677, and servers that violate it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's half of SCRAM against the client's, against the RFC's example, and against clients that cheat."""
+"""The server's half of SCRAM, tried with our client's half, with the RFC's example, and with clients that cheat."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_first_message_that_makes_no_sense_is_refused(first: bytes) -> None:
 
 
 def test_a_final_message_must_belong_to_the_exchange() -> None:
-    """Other nonces, another binding, no proof, bytes behind the proof."""
+    """Refused messages: other nonces, another channel binding, no proof, bytes behind the proof."""
     exchange = server()
     client = ScramClient("alice", "pencil", SHA256, "client")
     good = client.final(step(exchange, client.first()).token)
@@ -110,7 +110,7 @@ def test_a_message_that_is_too_long_is_refused_and_not_kept() -> None:
 
 @pytest.mark.parametrize("user", ["alice", "mallory"])
 def test_a_known_name_costs_the_same_work_as_an_unknown_one(user: str) -> None:
-    """The time of an answer showed which users there are: 44 and 109 microseconds."""
+    """Formerly the time of an answer showed whether a user exists: 44 or 109 microseconds."""
     stored = {"alice": {"SCRAM-SHA-256": credential_text(make_credential("SCRAM-SHA-256", "secret", b"salt" * 4, 4096))}}
     users = ScramUsers("SCRAM-SHA-256", lambda: stored, lambda: b"secret")
     decoys: list[str] = []

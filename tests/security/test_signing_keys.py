@@ -1,4 +1,4 @@
-"""Keys of an issuer: which are taken, when they are read, and which signatures they confirm."""
+"""The keys of a token issuer: which keys are accepted, when they are read, and which signatures they confirm."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLAIMS = claims_at(NOW_S)
 
 
 class Source:
-    """The address of the keys."""
+    """Stands for the server that has the keys."""
 
     def __init__(self, *documents: bytes | OSError) -> None:
         self.documents = list(documents)
@@ -45,7 +45,7 @@ class SigningKeysWorld(World):
         self.keys = SigningKeys(OPTIONS._replace(**limits), self.source.read, self.clock, self.threads)
 
     def begin(self, text: str) -> list[str]:
-        """Where the answer will be."""
+        """Begins the check of a token. Returns a list that gets the answer."""
         answers: list[str] = []
         self.keys.verify(read_token(text), answers.append)
         return answers
@@ -65,14 +65,14 @@ def test_right_signatures_are_confirmed_by_each_kind_of_key() -> None:
 
 
 def confused() -> str:
-    """A token signed with the public key as if it were a shared secret."""
+    """Returns a token that is signed with the public key as if it were a shared secret."""
     begun = f"{part({'alg': 'HS256', 'kid': 'first'})}.{part(CLAIMS)}"
     secret = rsa_key().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return f"{begun}.{part(hmac.digest(secret, begun.encode(), hashlib.sha256))}"
 
 
 def swapped() -> str:
-    """A right signature under other claims."""
+    """Returns a token with a valid signature of other claims."""
     header, _, signature = signed(CLAIMS).split(".")
     return f"{header}.{part({**CLAIMS, 'sub': 'root'})}.{signature}"
 

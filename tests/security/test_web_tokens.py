@@ -1,4 +1,4 @@
-"""Tokens: what can be read as one, and which claims let a client in."""
+"""JSON web tokens: which texts can be read as tokens, and with which claims a client may log in."""
 
 from __future__ import annotations
 

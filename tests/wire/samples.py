@@ -1,4 +1,4 @@
-"""Every declared message, and instances of it made from its own declaration.
+"""All declared messages, and samples of each, made from its declaration.
 
 `sample` draws from any `random.Random`: a seeded one for sweeps over all versions, hypothesis's own where examples are to be shrunk. Fields
 that the version lacks keep their defaults, so a sample survives a round trip unchanged.
@@ -19,7 +19,7 @@ _LETTERS = ["", "a", "topic-1", "ключ", "x" * 127, "y" * 128, "zß" * 90, "�
 
 
 def all_messages() -> list[type[Message]]:
-    """Every message of every module, in a fixed order."""
+    """Returns every message class of every module, in a fixed order."""
     found: dict[str, type[Message]] = {}
     for module in pkgutil.iter_modules(ottla.wire.messages.__path__):
         names = vars(importlib.import_module(f"ottla.wire.messages.{module.name}"))
@@ -39,7 +39,7 @@ def message_versions() -> list[tuple[type[Message], int]]:
 
 
 def sample(cls: type[Struct], version: int, random: Random) -> Any:
-    """An instance with something in every field that the version has."""
+    """Returns an instance with a value in every field that the version has."""
     return cls(**{field.name: _value(field, version, random) for field in cls.__fields__ if field.is_in(version)})
 
 
@@ -71,7 +71,8 @@ def _scalar(field: Field, random: Random) -> Any:
 
 
 def _integer(field: Field, random: Random) -> int:
-    """Any number of the width; but error codes and times are real ones, for the sake of a judge with richer types than ours."""
+    """Returns any number of the field's width. Error codes and times are realistic, because the independent codec has special types for
+    them."""
     bits, is_signed = _INTEGERS[field.kind]
     if field.name.endswith("error_code"):
         return random.randrange(0, 100)

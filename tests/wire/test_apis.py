@@ -1,4 +1,4 @@
-"""The table of the protocol's APIs: the messages follow it, and an independent codec has the same facts."""
+"""The table of the protocol's APIs, compared with the message classes and with an independent codec."""
 
 from __future__ import annotations
 

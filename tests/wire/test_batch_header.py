@@ -1,4 +1,5 @@
-"""The 61 bytes: every field in its place, stamps that keep the CRC true, walks that stop where the bytes do."""
+"""The 61 bytes of a batch header: every field is in its place, changes by the broker keep the CRC valid, and iteration over batches stops
+at the end of the bytes."""
 
 from __future__ import annotations
 

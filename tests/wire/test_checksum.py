@@ -1,4 +1,5 @@
-"""CRC-32C: the known value, the same function as an ordinary import gives, and none of what that import brings along."""
+"""CRC-32C: the known value, and that our import loads the same function as an ordinary import, without the modules which that import would
+load."""
 
 from __future__ import annotations
 
@@ -36,5 +37,5 @@ def test_the_front_of_the_package_is_not_imported() -> None:
 
 
 def _path() -> dict[str, str]:
-    """Where this interpreter finds modules, for one that does not read `.pth` files, which may import anything."""
+    """Returns the module path of this interpreter, for an interpreter that does not read `.pth` files, which may import anything."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -1,4 +1,5 @@
-"""Round trips, foreign encoders, and bombs: what unpacks must be right, what does not must be a `WireError` within its memory."""
+"""Compressed records: round trips, foreign encoders, and decompression bombs. Data is unpacked correctly, or refused with a `WireError`
+within bounded memory."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ by_codec = pytest.mark.parametrize("codec", PACKED, ids=[CODEC_NAMES[codec] for 
 
 
 def zstd_bomb(blocks: int, *, window_log: int = 17, content_size: int | None = None) -> bytes:
-    """A frame of run-length blocks: 4 bytes each, 128 KiB unpacked."""
+    """Returns a frame of run-length blocks: 4 bytes each, and 128 KiB when unpacked."""
     descriptor = 0 if content_size is None else 0xC0
     head = b"\x28\xb5\x2f\xfd" + bytes([descriptor, (window_log - 10) << 3])
     head += b"" if content_size is None else struct.pack("<Q", content_size)
@@ -94,7 +95,7 @@ def test_we_read_other_libraries() -> None:
 
 
 def test_lz4_is_one_frame_of_independent_blocks() -> None:
-    """Java's reader refuses linked blocks and never gets to a content checksum."""
+    """Java's reader refuses linked blocks, and never checks a content checksum."""
     packed = compress(CODEC_LZ4, random.Random(2).randbytes(300_000))
     assert packed[:4] == b"\x04\x22\x4d\x18"
     flags = packed[4]
@@ -105,7 +106,7 @@ def test_lz4_is_one_frame_of_independent_blocks() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 1 << 18, 1 << 20])
 def test_lz4_gets_as_much_room_as_its_blocks_can_fill(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise fills little more than its packed size; a first buffer that is too small would be thrown away."""
+    """Noise needs little more room than its packed size. A first buffer that is too small would be allocated in vain."""
     data = random.Random(size).randbytes(size)
     forms = [compress(CODEC_LZ4, data)]
     for checksum in (False, True):
@@ -246,7 +247,7 @@ def test_zstd_windows_and_sizes_that_lie() -> None:
 
 
 def test_lz4_content_size_that_lies() -> None:
-    """The stated size is not trusted: the checksum of the frame's header is made right, so only the size itself is wrong."""
+    """The stated size is not trusted. The test corrects the checksum of the frame's header, so only the size is wrong."""
     honest = bytes(lz4.frame.compress(b"abc" * 1000, store_size=True, content_checksum=False))
     assert lz4.frame.get_frame_info(honest)["content_size"] == 3000
     for claimed in (2999, 3001, 1 << 62):
@@ -321,7 +322,7 @@ def test_bombs_stay_within_the_cap(tmp_path: Path) -> None:
     answers = json.loads(done.stdout)
     assert set(answers) == set(bombs)
     assert all("unpack" in message for message, _ in answers.values()), answers
-    # The high-water mark only rises, so the sum is what the worst of them took.
+    # The process's memory peak only rises, so the total growth is that of the worst bomb.
     assert sum(grown_kib for _, grown_kib in answers.values()) <= 16 * 1024, answers
 
 

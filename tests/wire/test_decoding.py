@@ -1,4 +1,5 @@
-"""What hostile bytes meet: every refusal by name, nothing allocated by a claim, and tags as the protocol has them."""
+"""Decoding of hostile bytes: each refusal names the field, no stated length alone causes an allocation, and tagged fields follow the
+protocol's rules."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ def test_many_tags_are_counted_by_a_long_varint() -> None:
 
 
 def test_more_tags_than_any_message_has_are_refused() -> None:
-    """Two million of them in a header or a struct took a second."""
+    """Formerly two million tags in a header or a struct took a second."""
     tags = b"".join(bytes([0x80 | tag & 127, tag >> 7, 0]) for tag in range(128, 1129))
     count = b"\xe9\x07"
     check_refused(ApiVersionsResponse, 3, TAGS + (count + tags).hex(), "a section of 1001 tags")
@@ -142,7 +143,7 @@ def test_only_messages_with_records_are_read_from_views() -> None:
 
 
 def test_claims_allocate_nothing() -> None:
-    """A count as large as the frame allows, of elements that are not there."""
+    """The message states as many elements as the frame could have, but has none of them."""
     frame = bytes.fromhex("000f4240") + bytes.fromhex("7fff") * 600_000
     decode = decoder(MetadataRequest, 0)
     tracemalloc.start()
@@ -153,7 +154,7 @@ def test_claims_allocate_nothing() -> None:
     assert peak < 3 * len(frame)
 
 
-# Large messages count their objects
+# The bound on the objects of large messages
 
 
 def test_the_other_forms_read_the_same() -> None:

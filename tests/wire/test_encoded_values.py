@@ -1,4 +1,4 @@
-"""What is kept of encoded values never changes a byte and never grows without bound."""
+"""The cache of encoded values never changes an encoded byte, and its size is bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an encoder refuses, and what it leaves out."""
+"""Encoding of messages: the values that are refused, and the fields that are not written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Frames and headers: bytes by hand, the table against the declarations, an independent codec as judge, and broken headers."""
+"""Frames and headers: compared with bytes written by hand, with the declarations of the messages, and with an independent codec; and broken
+headers."""
 
 from __future__ import annotations
 

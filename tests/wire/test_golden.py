@@ -1,4 +1,4 @@
-"""Frames of real clients: what the codec reads of each, it writes again byte for byte."""
+"""Recorded frames of real clients: the codec decodes each and encodes it again to the same bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES = [path for client in CLIENTS for path in captures.files(client)]
 
 
 def rewritten(frame: Frame) -> bytes:
-    """The frame, decoded and encoded."""
+    """Returns the frame, decoded and encoded again."""
     data = memoryview(frame.data)
     request, response = load(frame.key)
     if frame.is_request:

@@ -1,4 +1,5 @@
-"""Frames of independent blocks: other libraries read ours, we read theirs, and what is of another kind or damaged is left to others."""
+"""LZ4 frames of independent blocks: other libraries read ours, we read theirs, and frames of another kind or damaged ones are passed to the
+library."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ SIZES = (0, 1, 3, 4, 5, 1000, 65_535, 65_536, 65_537, 262_143, 262_144, 262_145,
 
 
 def mixed(size: int) -> bytes:
-    """Text and noise in turns of 100 KB: blocks that shrink, blocks that do not, and blocks of both."""
+    """Returns alternating 100 KB of text and of noise. So some blocks shrink, some do not, and some have both."""
     chance = random.Random(size)
     parts = [chance.randbytes(100_000) if turn % 2 else b"flight %d " % turn * 12_000 for turn in range(size // 100_000 + 1)]
     return b"".join(parts)[:size]
@@ -77,7 +78,7 @@ def test_nothing_is_allocated_beyond_the_room() -> None:
 
 
 def test_many_tiny_blocks_are_left_to_others() -> None:
-    """A loop over them would cost more than all they hold."""
+    """A Python loop over so many blocks would cost more than the library needs for the whole frame."""
     blocks = b"\x01\x00\x00\x80x" * 5000
     packed = lz4_frames.HEADERS[64 << 10] + blocks + bytes(4)
     assert lz4_frames.decompress(packed, 1 << 40) is None
@@ -87,7 +88,7 @@ def test_many_tiny_blocks_are_left_to_others() -> None:
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_damage_is_found_as_others_find_it(seed: int) -> None:
-    """Whatever becomes of a frame: what comes out is what the library reads from it, and what it refuses is refused."""
+    """Whatever the damage, the result is the library's result, and a frame that the library refuses is refused."""
     chance = random.Random(seed)
     packed = bytearray(lz4_frames.compress(b"abcdefgh" * 300 + chance.randbytes(300)))
     for _ in range(chance.randrange(1, 4)):

@@ -1,4 +1,5 @@
-"""Every message in every version: round trips, an independent codec as judge, bytes made by Kafka's own classes, and damaged frames."""
+"""Every message in every version: round trips, comparisons with an independent codec (kio) and with bytes made by Kafka's own classes, and
+damaged frames."""
 
 from __future__ import annotations
 
@@ -117,11 +118,11 @@ def test_junk_is_a_wire_error_or_a_message(of: tuple[type[Message], int], junk: 
     assert end <= len(junk)
 
 
-# An independent codec as judge
+# Comparison with an independent codec
 
 
 def judged_versions(cls: type[Message]) -> list[tuple[int, str]]:
-    """The versions of a message that kio has, with the paths of its classes."""
+    """Returns the versions of a message that kio has, with the import paths of kio's classes."""
     kind = EntityType.request if issubclass(cls, Request) else EntityType.response if issubclass(cls, Response) else EntityType.data
     name = re.sub("(Request|Response)$", "", cls.__name__)
     name = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("KRaft", "K_Raft")).lower()
@@ -140,7 +141,7 @@ def judge_at(path: str) -> type[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value of the judge's richer types as the number or bytes that stand on the wire."""
+    """Converts a value of kio's richer types to the number or bytes that are sent."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, datetime.timedelta):
@@ -157,7 +158,8 @@ def plain(value: Any) -> Any:
 
 
 def is_ours(field: Field) -> bool:
-    """Tagged fields of our own, which the judge refuses; they are sent to our own brokers and tools only. Kafka uses small ones."""
+    """Whether a field is a tagged field of our own. kio refuses such fields; only our own brokers and tools get them. Kafka's own tags have
+    small numbers."""
     return field.tag is not None and field.tag > 100
 
 

@@ -1,4 +1,5 @@
-"""Which records a chunk matches: the results of a look do not depend on it, its time does (`test_record_times.py` has the results)."""
+"""The patterns with which records are skipped in chunks: which records a pattern matches. The matches affect only the speed of a search
+(`test_record_times.py` tests its results)."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def test_the_bound_on_deltas(last: int) -> None:
 
 @pytest.mark.parametrize("bound", range(DELTA_MAX + 1))
 def test_no_bound_lets_a_larger_delta_pass(bound: int) -> None:
-    """Some bounds share the pattern of a smaller one, at most a third smaller."""
+    """Some bounds share the pattern of a smaller bound, which is at most a third smaller."""
     zeros = [0] * (CHUNK_RECORDS - 1)
     assert chunk_matcher(bound)(records([*zeros, bound + 1], [20] * CHUNK_RECORDS), 0) is None
     assert chunk_matcher(bound)(records([*zeros, bound - bound // 3], [20] * CHUNK_RECORDS), 0) is not None

@@ -1,4 +1,4 @@
-"""The range of the timestamps of a batch against a plain look at every record, and against bytes that are no records."""
+"""The range of the timestamps in a batch: compared with a simple loop over every record, and tried on bytes that are no records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def test_rising_and_falling_times_of_equal_records(count: int) -> None:
 
 
 def test_large_records_are_read_without_a_pattern() -> None:
-    """A pattern takes milliseconds to compile, and matches none of these records. Lengths of 8,192 bytes and more take three bytes."""
+    """A pattern would take milliseconds to compile, and would match none of these records: lengths of 8,192 bytes and more take three
+    bytes."""
     record_chunks._matcher.cache_clear()
     times = [NOW, *range(NOW, NOW + 38), NOW + 40, *range(NOW, NOW + 40)]
     for sizes in ([10_000] * 80, [8_000 + 10 * number for number in range(80)], [300 + number for number in range(80)]):
@@ -83,11 +84,11 @@ def test_a_timestamp_beyond_64_bits() -> None:
         time_range(memoryview(batch)[RECORDS_AT:], INT64_MAX, 2)
 
 
-# Records of mixed lengths, which are skipped in chunks where the header's claim is true
+# Records of mixed lengths, which are skipped in chunks if the header's largest timestamp is true
 
 
 def plain_look(data: bytes, base: int, count: int) -> TimeRange | None:
-    """Reads each record by itself; None if the lengths do not add up."""
+    """Reads each record by itself. Returns None if the lengths of the records do not add up."""
     position, times = 0, []
     try:
         for _ in range(count):
@@ -112,7 +113,7 @@ def look(data: bytes, base: int, count: int, claimed_max: int) -> TimeRange | No
 
 
 def sized_records(times: Sequence[int], *, seed: int, sizes: tuple[int, int] = (50, 150)) -> bytes:
-    """Records of these times and of random sizes, as in a batch without compression."""
+    """Returns records with these timestamps and random sizes, as in a batch without compression."""
     random = Random(seed)
     records = [Record(0, time, None, random.randbytes(random.randint(*sizes))) for time in times]
     return bytes(encode_batch(records)[RECORDS_AT:])
@@ -154,7 +155,7 @@ def test_a_claim_changes_no_result(
     count_off_by: int,
     is_sorted: bool,
 ) -> None:
-    """Sound and damaged records, under true and false claims of the header, give what a plain look gives."""
+    """For valid and damaged records, and for true and false headers, the result is that of the simple loop."""
     data = bytearray(sized_records(random_times(seed, count, delta_max, is_sorted=is_sorted), seed=seed, sizes=sizes))
     for position, byte in damage:
         data[position % len(data)] = byte
@@ -168,7 +169,7 @@ def test_a_claim_changes_no_result(
 @pytest.mark.parametrize("delta", [4, 6, 63, 64, -1, -NOW - 1])
 @pytest.mark.parametrize("usual", [0, 3, 5])
 def test_one_record_of_another_time_is_found_wherever_it_is(number: int, delta: int, usual: int) -> None:
-    """The header claims a delta of 5."""
+    """The header states a largest timestamp that is 5 ms after the base timestamp."""
     times = [NOW, *[NOW + usual] * 199]
     times[number] = NOW + delta
     base, data = times[0], sized_records(times, seed=number)

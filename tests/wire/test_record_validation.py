@@ -132,7 +132,7 @@ def test_control_batches_are_judged_by_their_bytes_only() -> None:
 @settings(max_examples=300, deadline=None)
 @given(section=st.binary(max_size=60), count=st.integers(1, 4))
 def test_what_passes_can_be_read(section: bytes, count: int) -> None:
-    """Strict is a subset of readable: the slow reader agrees with all that the walk lets through."""
+    """All records that pass the strict check are readable: the slow reader reads the same records."""
     batch = batch_with(section, count)
     try:
         check(batch)

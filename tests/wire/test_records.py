@@ -1,4 +1,4 @@
-"""Stock clients read what we write, we read what they write, and broken bytes raise `WireError` only."""
+"""Batches of records: stock clients read ours, we read theirs, and broken bytes raise only `WireError`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ with warnings.catch_warnings():
 NOW = 1_700_000_000_000
 CODECS = range(5)
 KAFKA_PYTHON_CODECS = (CODEC_NONE, CODEC_GZIP, CODEC_LZ4)
-"""Those for which it needs no library that only it would use."""
+"""The codecs for which kafka-python needs no additional library."""
 SAMPLE = [
     Record(100 + n, NOW + n % 40 - 7, None if n % 3 == 0 else b"key%d" % n, None if n % 5 == 0 else b"value%d" % n * (n % 50), headers)
     for n in range(300)
@@ -115,7 +115,7 @@ def recompress(batch: Buffer, codec: int) -> bytearray:
 
 
 def batch_with(section: bytes, count: int, *, base_offset: int = 0, base_timestamp: int = 0) -> bytearray:
-    """A batch with a true CRC round any bytes."""
+    """Returns a batch of any bytes with a valid CRC."""
     fields = (base_offset, BATCH_OVERHEAD - 12 + len(section), -1, 2, 0, 0, count - 1, base_timestamp, base_timestamp, -1, -1, -1, count)
     batch = bytearray(HEADER.pack(*fields) + section)
     stamp_crc(batch, 0, len(batch))

@@ -1,4 +1,5 @@
-"""Declared classes: how they are built, compared and shown, what a shared default refuses, and which versions have a codec."""
+"""Declared message classes: how instances are built, compared and shown, that shared defaults cannot be changed, and which versions have a
+codec."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.fakes.timers import ManualTimers
 
 
 class Wait:
-    """Notes when it expires."""
+    """A wait that records the time of its expiry."""
 
     def __init__(self, expired: list[tuple[str, int]], timers: ManualTimers, name: str = "") -> None:
         self.expired, self.timers, self.name = expired, timers, name
@@ -125,7 +125,7 @@ def test_a_wait_that_begins_as_another_expires_does_not_delay_the_next(world: Wo
 
 
 def test_different_timeouts_of_ended_waits_keep_few_timers(world: World) -> None:
-    """Clients choose timeouts of weeks, and disconnect."""
+    """Clients may choose timeouts of weeks and disconnect, so timers of ended waits must not stay."""
     for number in range(1000):
         wait, same = world.begin("", 1_000_000_000 + number)
         same.end(wait)

@@ -1,4 +1,5 @@
-"""Whose item goes for a new one: of the address that holds the most, there of the connection that does, and there the oldest."""
+"""Fair slots: which item gives way to a new one. It is the oldest item of the connection that has the most items at the address that has
+the most."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def test_weights_are_of_all_items_together() -> None:
 
 
 def test_no_order_of_arrivals_takes_the_fair_share_of_an_address() -> None:
-    """The slow obvious rule: with so many addresses that all want places, none has fewer than its part, rounded down."""
+    """The expectation comes from a slow and obvious rule: if all of n addresses ask for slots, each has at least an n-th part of them,
+    rounded down."""
     hosts = ["a", "b", "c", "d", "e"]
     for seed in range(5):
         random, known = SeededRandom(seed), slots()

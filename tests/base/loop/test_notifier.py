@@ -1,4 +1,4 @@
-"""The notifier: who is called for which move, in which order, and at what cost."""
+"""The notifier: which functions are called after which change of a partition, in which order, and at what cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.base.loop.notifier import Notifier
 
 
 class Callers:
-    """Functions that write their names down."""
+    """Functions that record their names when they are called."""
 
     def __init__(self) -> None:
         self.notifier = Notifier()

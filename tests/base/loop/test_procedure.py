@@ -1,4 +1,5 @@
-"""The driver of procedures: answers that arrive at once, late, twice or after the end; cancelling from outside and from within."""
+"""The driver of procedures (generators that wait for answers): answers that arrive at once, late, twice or after the end, and cancelling
+from outside and from within."""
 
 from __future__ import annotations
 

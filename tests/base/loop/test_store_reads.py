@@ -13,7 +13,7 @@ from tests.fakes.memory_store import MemoryStore
 
 
 def result_of(step: Procedure[Any]) -> Any:
-    """The result of a step whose answer is there at once."""
+    """Returns the result of a step whose answer comes at once."""
     results = []
 
     def run() -> Procedure[None]:

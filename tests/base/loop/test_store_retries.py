@@ -1,4 +1,5 @@
-"""Retries: after a pause while the store is connected, else at the connection; never in another session."""
+"""Retries of requests to the metadata store: after a pause while the store is connected, otherwise as soon as it is connected again; never
+in another session."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from tests.fakes.world import World
 
 
 class Retrying(World):
-    """A store, and what was tried again."""
+    """A metadata store, and a record of the retries."""
 
     def __init__(self) -> None:
         self.runs: list[str] = []

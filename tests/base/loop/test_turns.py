@@ -1,4 +1,5 @@
-"""Long work in bounded pieces: small work at once, the order of asking, and other work between the pieces."""
+"""Long work divided among turns of the loop: small work is done at once, pieces of work run in the order of the requests, and other work of
+the loop runs between them."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class TurnsWorld(World):
             yield
 
     def finish(self) -> int:
-        """All turns that are left; how many there were."""
+        """Runs all remaining turns and returns their number."""
         turns = 0
         while self.timers.advance_to_next():
             turns += 1

@@ -1,4 +1,4 @@
-"""A configuration that restricts access is heeded whole, or the broker does not start."""
+"""Settings that restrict access: the broker follows all of them, or does not start."""
 
 from __future__ import annotations
 

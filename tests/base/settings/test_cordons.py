@@ -26,7 +26,7 @@ def test_valid_entries(entries: tuple[str, ...], expected: set[str]) -> None:
     ],
 )
 def test_a_broker_does_not_start_with_others(text: str, reason: str) -> None:
-    """The sentences are those of Apache Kafka 4.3."""
+    """The error texts are those of Apache Kafka 4.3."""
     with pytest.raises(ConfigError) as refusal:
         BrokerConfig({"log.dirs": "/a,/b", "cordoned.log.dirs": text})
     assert str(refusal.value) == f"{reason} (given)"

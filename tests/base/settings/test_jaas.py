@@ -1,4 +1,4 @@
-"""Lines of `sasl.jaas.config`: what is read, and what is refused without a secret in the message."""
+"""Values of `sasl.jaas.config`: the entries that are read, and the refusals, whose messages show no secret."""
 
 from __future__ import annotations
 

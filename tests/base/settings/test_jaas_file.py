@@ -1,4 +1,4 @@
-"""A JAAS file: its sections, what becomes of them, and what is refused without a secret in the message."""
+"""A JAAS file: its sections, the settings that they become, and the refusals, whose messages show no secret."""
 
 from __future__ import annotations
 

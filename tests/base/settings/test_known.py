@@ -1,4 +1,4 @@
-"""Names that Kafka knows and this broker does not serve."""
+"""Names of settings that Kafka knows and this broker does not use."""
 
 from __future__ import annotations
 

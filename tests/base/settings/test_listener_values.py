@@ -1,4 +1,5 @@
-"""What a SASL listener needs, its own settings before those of all, and what changes while the broker runs."""
+"""Settings of a SASL listener: those that it needs, those of one listener, which win over those of all, and those that can change while the
+broker runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses of listeners."""
+"""The addresses in `listeners` and `advertised.listeners`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a listener for bearer tokens needs, and what it refuses to start with."""
+"""A listener for bearer tokens: the settings that it needs, and those with which the broker refuses to start."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_listener_that_could_check_no_token_refuses_the_start(given: dict[str,
 
 @pytest.mark.parametrize("claim", ["audience", "issuer"])
 def test_a_claim_without_an_expected_value_is_accepted_only_where_a_setting_says_so(claim: str) -> None:
-    """As Apache Kafka 4.4 does: the start fails fast, unless any audience or any issuer is wanted."""
+    """As in Apache Kafka 4.4, the start fails unless a setting says that any audience or any issuer is accepted."""
     expected, allowed = f"sasl.oauthbearer.expected.{claim}", f"sasl.oauthbearer.allow.unverified.{claim}"
     given = {**BASE, **KEYS, **{name: value for name, value in EXPECTED.items() if name != expected}}
     for unset in ({}, {expected: ""}, {allowed: "false"}):

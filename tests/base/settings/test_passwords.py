@@ -1,4 +1,4 @@
-"""The stored form of passwords: as Apache Kafka writes it, and what is done with other forms."""
+"""The encrypted form of stored passwords: as Apache Kafka writes it, and the treatment of other forms."""
 
 from __future__ import annotations
 

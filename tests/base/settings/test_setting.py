@@ -1,4 +1,4 @@
-"""One setting: reading its text, refusing it, showing it."""
+"""One setting: reading its text, refusing a text, and showing the value."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_errors_name_the_range() -> None:
     ],
 )  # fmt: skip
 def test_doubles_are_written_as_java_writes_them(value: float, text: str) -> None:
-    """Kafka's tools show what brokers say, and people compare it."""
+    """Kafka's tools show the text that a broker sends, and people compare it with Kafka's."""
     setting = Setting("n", Type.DOUBLE, 0.0, ".")
     assert setting.text(value) == text
     assert setting.parse(text) == value

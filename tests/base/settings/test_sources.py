@@ -1,4 +1,4 @@
-"""Text into names and values: properties by Java's rules, TOML, the environment, arguments."""
+"""Reading names and values of settings from text: properties files by Java's rules, TOML, the environment, arguments."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_nearest_name() -> None:
 
 
 def test_variables_for_a_jvm_an_images_scripts_or_a_service_of_that_name_are_passed_over() -> None:
-    """An orchestrator that has a service called kafka says so in the environment of each container."""
+    """An orchestrator with a service named kafka sets such variables in the environment of each container."""
     skipped = {
         "KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_JMX_PORT": "1", "KAFKA_LOG4J_LOGGERS": "a=INFO", "KAFKA_TOOLS_LOG4J_LOGLEVEL": "ERROR",
         "KAFKA_ENABLE_KRAFT": "yes", "KAFKA_VOLUME_DIR": "/bitnami/kafka", "KAFKA_PORT": "tcp://10.0.0.1:9092",

@@ -1,4 +1,4 @@
-"""The settings by which a broker gets its tokens, as Apache Kafka has them, and what it refuses."""
+"""The settings with which a broker gets its own bearer tokens, as in Apache Kafka, and the values that it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients are charged with, on a clock that stands still; and that what is remembered of them is bounded."""
+"""The usage that quotas charge to clients, measured while the clock stands still, and the bound on what is remembered of clients."""
 
 from __future__ import annotations
 

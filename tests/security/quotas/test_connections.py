@@ -1,4 +1,4 @@
-"""Rates of new connections: of the broker, a listener, an address."""
+"""Limits on the rate of new connections: of the broker, of a listener, of an address."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ConnectionsWorld(World):
         self.rates.update(broker_rate=broker_rate, listener_rates=listeners or {}, protected_listener=protected, quotas=quotas)
 
     def open(self, count: int, listener: str = "A", host: str = "h") -> Delay:
-        """The delay of the last of so many connections."""
+        """Opens `count` connections and returns the delay of the last one."""
         delay = AT_ONCE
         for _ in range(count):
             delay = self.rates.note(listener, host)

@@ -1,4 +1,4 @@
-"""The eight levels of quotas: which of those that are set holds, and who shares it."""
+"""The eight levels of quotas: which of the quotas that are set applies to a client, and which clients share it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEVELS: list[tuple[QuotaEntity, tuple[str, str]]] = [
     ((("client-id", "c"),), ("", "c")),
     ((("client-id", None),), ("", "c")),
 ]
-"""Kafka's order, with the names under which user `u` with client id `c` is counted."""
+"""The levels in Kafka's order, with the user and client id under which user `u` with client id `c` is counted."""
 
 
 def subsets() -> Iterator[tuple[int, ...]]:

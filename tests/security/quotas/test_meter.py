@@ -1,4 +1,5 @@
-"""What a share may use in the long run, whatever the size of its requests; and the throttle time that it shows."""
+"""The meter of one quota: the usage that it allows in the long run, whatever the size of the requests, and the throttle time that it
+gives."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def meter_of(windows: Windows = KAFKA_WINDOWS) -> Meter:
 
 
 class Reader:
-    """A consumer that fetches whenever it may, from a log of equal batches; its answers hold as many as may be, and one at least."""
+    """A consumer that fetches as soon as it may, from a log of equal batches. Each answer has as many batches as the quota allows, and at
+    least one."""
 
     def __init__(self, batch: float, bytes_max: float, windows: Windows = KAFKA_WINDOWS) -> None:
         self.meter = meter_of(windows)
@@ -40,7 +42,7 @@ class Reader:
         return self
 
     def share(self, from_s: int, to_s: int) -> float:
-        """What was read within this time, as a part of what the limit allows."""
+        """Returns the amount that was read within this time, divided by the amount that the limit allows."""
         used = sum(size for at_ms, size in self.answers if 1000 * from_s <= at_ms < 1000 * to_s)
         return used / (LIMIT * (to_s - from_s))
 

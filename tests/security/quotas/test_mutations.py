@@ -1,4 +1,4 @@
-"""Changes of the cluster over their quota: refused to new clients, slow for old ones."""
+"""The quota of changes to the cluster: above it, requests of newer versions are refused, and those of older versions are delayed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ALICE = "User:alice"
 
 
 class MutationsWorld(World):
-    """A user that may change two partitions a second, and twenty at once."""
+    """A user that may change two partitions a second on average, and twenty at once."""
 
     def __init__(self) -> None:
         self.quotas = ClientQuotas(self.clock.monotonic_ms, Windows(11, 1000), Windows(10, 1000))

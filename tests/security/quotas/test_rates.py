@@ -1,4 +1,4 @@
-"""The two measures of quotas: what they let pass, and how long who goes over has to wait."""
+"""The two measures of quotas: the amount that each lets pass, and how long a client above its quota must wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LIMIT = 1000.0
 
 
 def eager(windows: Windows, limit: float, piece: float, span_ms: int) -> float:
-    """What a client gets through that sends a piece whenever it may."""
+    """Returns the amount that a client sends if it sends a piece as soon as it may."""
     rate = WindowedRate(windows)
     sent, now_ms = 0.0, 0
     while now_ms < span_ms:

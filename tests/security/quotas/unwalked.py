@@ -1,4 +1,4 @@
-"""Quotas that are looked up by entity and never walked."""
+"""A dictionary of quotas that fails a test when code iterates over all quotas."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.base.cluster_metadata import QuotaEntity
 
 
 class Unwalked(dict[QuotaEntity, Mapping[str, float]]):
-    """Of thousands of quotas a change looks at those that it changes."""
+    """Quotas for tests that a change looks only at the quotas that it changes, not at all of thousands."""
 
     def __iter__(self) -> Iterator[QuotaEntity]:
         raise AssertionError("all quotas are walked")
