@@ -2,7 +2,7 @@
 
 Tasks read record batches into Arrow and encode Arrow into record batches. The driver commits the encoded output in one transaction with the
 group's offsets. Importing the package imports neither pyspark nor pyarrow; only the modules that need them do. `Pipeline` and
-`Table` are imported on first use.
+`Table` are imported on first use. The import lets Spark's workers on this machine find the format `ottla` (`worker_python.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.least_spark import check_spark
+from ottla.spark.worker_process import is_worker_process
+from ottla.spark.worker_python import make_format_known
 
 if TYPE_CHECKING:
     from ottla.spark.pipeline import Pipeline
@@ -28,3 +30,5 @@ def __getattr__(name: str) -> Any:
 
 
 check_spark()
+if not is_worker_process():
+    make_format_known()

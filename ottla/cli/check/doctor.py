@@ -2,12 +2,14 @@
 fail.
 
 Most trouble with a broker has a cause outside it: an advertised address that only the broker itself can reach, a limit of open files, a
-full disk, a wrong clock. Exit code 0 if no check failed, 1 if a check failed, 3 if the broker cannot be reached.
+full disk, a wrong clock. Where PySpark is installed, there is a line for the Python of Spark's workers. Exit code 0 if no check failed, 1
+if a check failed, 3 if the broker cannot be reached.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -49,6 +51,7 @@ class Finding(Row):
 )
 def _run(args: Args, output: Output) -> int:
     findings = [check_open_files(), *check_disk(args.data_dir), check_clock(args.data_dir), check_libraries()]
+    findings += check_spark_workers(dict(os.environ))
     if not args.offline:
         findings += check_brokers(args)
     has_failed = any(found.status == FAIL for found in findings)
@@ -173,6 +176,27 @@ def check_libraries() -> Finding:
     if failure := failure_of({"uvloop": "uvloop"}):
         return Finding("libraries", WARN, failure, "the broker is slower")
     return Finding("libraries", PASS, f"{', '.join(needed.values())} and uvloop can be loaded")
+
+
+def check_spark_workers(environ: dict[str, str]) -> list[Finding]:
+    """Checks that Spark's workers on this machine have the format `ottla` in a program that does not import `ottla.spark`. Returns nothing
+    without PySpark. `environ` is a copy of the environment from before that import."""
+    from importlib.util import find_spec
+
+    if find_spec("pyspark") is None:
+        return []
+    from ottla.spark.worker_python import CHOICES, is_this_python, what_is_missing, worker_python
+
+    python = worker_python(environ)
+    missing = "" if is_this_python(python) else what_is_missing(python)
+    if not missing:
+        return [Finding("Spark's workers", PASS, f"they run in {python}, which has the format ottla")]
+    result = "fails" if missing == "has no pyarrow" else "is not found (DATA_SOURCE_NOT_FOUND)"
+    message = f"{python}, in which Spark starts them, {missing}: format(\"ottla\") {result}"
+    if chosen := next((name for name in CHOICES if environ.get(name)), ""):
+        return [Finding("Spark's workers", WARN, message, f"set {chosen}={sys.executable}, or install ottla[spark] there")]
+    hint = f"import ottla.spark before the session, activate this environment, or set PYSPARK_PYTHON={sys.executable}"
+    return [Finding("Spark's workers", WARN, message, hint)]
 
 
 # The broker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from ottla.cli.check.doctor import (
     Finding,
     check_clock,
     check_disk,
+    check_spark_workers,
     judge_clock,
     judge_open_files,
     judge_partitions,
@@ -117,3 +119,17 @@ def test_a_directory_that_is_not_there_yet_is_judged_by_the_one_above(tmp_path: 
     assert str(tmp_path) in found[0].message
     assert [finding.check for finding in found] == ["disk", "fsync"]
     assert not (tmp_path / "a").exists()
+
+
+def test_a_python_of_spark_s_workers_without_the_format_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    (own,) = check_spark_workers({"PATH": os.path.dirname(sys.executable)})
+    assert own.status == PASS and own.hint == ""
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec {sys.executable} -I -S "$@"\n')
+    python.chmod(0o755)
+    (other,) = check_spark_workers({"PATH": str(tmp_path)})
+    assert other.status == WARN and str(python) in other.message and "DATA_SOURCE_NOT_FOUND" in other.message
+    assert "import ottla.spark" in other.hint and f"PYSPARK_PYTHON={sys.executable}" in other.hint
+    (chosen,) = check_spark_workers({"PATH": "", "PYSPARK_DRIVER_PYTHON": "jupyter"})
+    assert chosen.status == WARN and chosen.hint.startswith(f"set PYSPARK_DRIVER_PYTHON={sys.executable}")
