@@ -45,22 +45,22 @@ def group_lag(cluster: Cluster, group_id: str) -> list[PartitionLag]:
             behind[partition] = max(found.offset, start.offset)
         lags = (max(0, end.offset - found.offset), max(0, stable.offset - found.offset))
         rows[partition] = PartitionLag(group_id, *partition, found.offset, stable.offset, end.offset, *lags, 0.0)
-    ages = _ages_s(cluster, behind)
+    ages = ages_s(cluster, behind)
     for partition in behind:
         rows[partition] = rows[partition]._replace(lag_seconds=ages.get(partition))
     return list(rows.values())
 
 
-def _ages_s(cluster: Cluster, positions: dict[TopicPartition, int]) -> dict[TopicPartition, float | None]:
+def ages_s(cluster: Cluster, positions: dict[TopicPartition, int]) -> dict[TopicPartition, float]:
     """Returns the age in seconds of the first record at or after each position; 0 if only transaction markers follow. Omits partitions that
     cannot be read within 5 s, or within the timeout of the cluster if that is shorter."""
     from ottla.client.blocking.consumer import Consumer
 
-    ages: dict[TopicPartition, float | None] = {}
+    ages: dict[TopicPartition, float] = {}
     if not positions:
         return ages
     deadline = time.monotonic() + min(5.0, cluster.timeout_s)
-    with Consumer(cluster, partition_bytes_max=16 * 1024, max_wait_ms=100) as consumer:
+    with Consumer(cluster, auto_offset_reset="earliest", partition_bytes_max=16 * 1024, max_wait_ms=100) as consumer:
         consumer.assign(positions)
         while len(ages) < len(positions) and time.monotonic() < deadline:
             for fetched in consumer.poll(0.5):

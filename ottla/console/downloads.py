@@ -1,5 +1,5 @@
 """Files: the records of a page of messages, the bytes of one record, the frames of the live wire,
-a Grafana board."""
+Grafana boards, alert rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.console.pages.messages import messages, one_record
 from ottla.console.rendering import FOLDER
 from ottla.console.visit import Visit
 
-DASHBOARDS = ("ottla.json", "alerts.yaml")
+DASHBOARDS = ("ottla.json", "pipelines.json", "alerts.yaml")
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 
 
@@ -52,10 +52,10 @@ def capture(visit: Visit) -> Response:
 
 
 def dashboard(visit: Visit) -> Response:
-    """Returns the Grafana board or the alert rules for Prometheus. Raises `PageError` for another name."""
+    """Returns a Grafana board or the alert rules for Prometheus. Raises `PageError` for another name."""
     name = visit.path["name"]
     if name not in DASHBOARDS:
-        raise PageError(f"There is no file {name[:40]!r}; there are {' and '.join(DASHBOARDS)}.", 404)
+        raise PageError(f"There is no file {name[:40]!r}; there are {', '.join(DASHBOARDS)}.", 404)
     return _file((FOLDER / "dashboards" / name).read_bytes(), "application/octet-stream", name)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import ottla.client
+from ottla.analysis.lag import ages_s
 from ottla.client import LATEST, Client, ClientError, TopicPartition, UnknownTopicError
 from ottla.spark.commit_history import CommitHistory, GroupCommit
 from ottla.spark.offset_json import read_offsets
@@ -156,14 +157,22 @@ def take_commits(state: PipelineState, history: CommitHistory) -> bool:
 
 
 def take_ends(state: PipelineState, client: Client) -> bool:
-    """Updates the ends of the source's partitions; returns whether one has moved."""
+    """Updates the ends of the source's partitions, and how old the first record is that is not committed. Returns whether an end has moved,
+    or the lag in whole seconds."""
+    lag_seconds = int(state.lag_seconds)
     positions = {TopicPartition(one.topic, one.partition): one for one in state.positions}
     ends = client.list_offsets(dict.fromkeys(positions, LATEST)) if positions else {}
     has_moved = False
     for partition, found in ends.items():
         has_moved = has_moved or positions[partition].end != found.offset
         positions[partition].end = found.offset
-    return has_moved
+    try:
+        ages = ages_s(client.cluster, {partition: one.committed for partition, one in positions.items() if one.lag})
+    except ClientError:
+        ages = {}  # such as without permission to read the topic, which the ends do not need
+    for partition, one in positions.items():
+        one.lag_seconds = ages.get(partition, one.lag_seconds if one.lag else 0.0)
+    return has_moved or int(state.lag_seconds) != lag_seconds
 
 
 def take_commit(state: PipelineState, commit: GroupCommit) -> None:

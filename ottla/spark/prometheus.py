@@ -32,6 +32,7 @@ METRICS = (
 PARTITION_METRICS = (
     ("ottla_pipeline_committed_offset", "The committed offset of each source partition", "committed"),
     ("ottla_pipeline_lag", "Offsets of each source partition that are not committed yet", "lag"),
+    ("ottla_pipeline_lag_seconds", "Age of the first record of each source partition that is not committed yet", "lag_seconds"),
 )
 
 

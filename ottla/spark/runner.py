@@ -36,6 +36,8 @@ _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
 ShowStates = Callable[[Sequence[PipelineState]], None]
+Watch = Callable[[Sequence[PipelineState], bool], None]
+"""Gets the states of all pipelines, and whether these are the last ones."""
 
 
 class Runnable(Protocol):
@@ -148,12 +150,14 @@ def run_pipelines(
     metrics_file: str | Path | None = None,
     stop: StopRequest | None = None,
     is_quiet: bool = True,
+    watch: Watch | None = None,
 ) -> list[PipelineState]:
     """Runs pipelines concurrently until all have ended; returns their states.
 
     When one fails, the others are stopped and `QueryFailedError` is raised. `stop` stops all, as do Ctrl-C and SIGTERM in the main thread.
     `metrics_port` serves Prometheus' text format on loopback; `metrics_file` writes it to a file. `is_quiet` is for a session that this
-    function makes (`build_session`). In a notebook the cell shows one line with batches, rows and lag, which follows the batches.
+    function makes (`build_session`). In a notebook the cell shows one line with batches, rows and lag, which follows the batches. `watch`
+    is called after each look at the queries.
     """
     stop = stop or StopRequest()
     if session is None:
@@ -172,13 +176,15 @@ def run_pipelines(
         try:
             for pipeline in pipelines:
                 running.append(RunningPipeline(pipeline, session))
-            _watch(running, stop, metrics_file, show_states)
+            _observe_all(running, stop, metrics_file, show_states, watch)
         except spark_errors() as error:
             failures.append(failure_of(str(error)))
         finally:
             failures += [failed for one in running if (failed := one.close(is_asked=stop.is_asked)) is not None]
             _write_metrics(running, metrics_file)
             show_states(_states(running))
+            if watch is not None:
+                watch(_states(running), True)
     if failures:
         raise failures[0]
     return _states(running)
@@ -198,7 +204,13 @@ def _send_files_with_tasks(pipelines: Sequence[Runnable]) -> None:
             cloudpickle.register_pickle_by_value(sys.modules[name])
 
 
-def _watch(running: Sequence[RunningPipeline], stop: StopRequest, metrics_file: str | Path | None, show_states: ShowStates) -> None:
+def _observe_all(
+    running: Sequence[RunningPipeline],
+    stop: StopRequest,
+    metrics_file: str | Path | None,
+    show_states: ShowStates,
+    watch: Watch | None,
+) -> None:
     """Observes the queries until one fails, all have ended, or a stop is asked for."""
     show_states(_states(running))
     while not stop.is_asked:
@@ -207,6 +219,8 @@ def _watch(running: Sequence[RunningPipeline], stop: StopRequest, metrics_file: 
         if any(news):
             _write_metrics(running, metrics_file)
             show_states(_states(running))
+        if watch is not None:
+            watch(_states(running), False)
         if any(not one.is_active and one.failure() for one in running) or not any(one.is_active for one in running):
             return
 

@@ -15,12 +15,14 @@ RUNNING, STOPPED, FAILED, KILLED = "running", "stopped", "failed", "killed"
 
 @dataclass(slots=True, kw_only=True)
 class SourcePosition:
-    """One source partition: the group's committed offset, and the last stable offset of its log."""
+    """One source partition: the group's committed offset, the last stable offset of its log, and the age of the first record that is not
+    committed (0 without lag)."""
 
     topic: str
     partition: int
     committed: int
     end: int
+    lag_seconds: float = 0.0
 
     @property
     def lag(self) -> int:
@@ -69,6 +71,11 @@ class PipelineState:
     @property
     def lag(self) -> int:
         return sum(position.lag for position in self.positions)
+
+    @property
+    def lag_seconds(self) -> float:
+        """Returns the age of the oldest record that is not committed; 0 without lag."""
+        return max((position.lag_seconds for position in self.positions), default=0.0)
 
 
 def is_killed(state: PipelineState) -> bool:

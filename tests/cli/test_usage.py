@@ -182,6 +182,7 @@ FORMS_OF_ONE_THING = {
     "--offset": {"OFFSET", "START"},
     "--partition": {"N", "N,..."},
     "--threads": {"", "N"},
+    "--watch": {"", "SECS"},
 }
 """What stands after an option may be written in several ways, by the command."""
 

@@ -221,10 +221,11 @@ def test_a_record_before_the_start_of_the_log_is_not_waited_for(visitor: Visitor
     assert "<pre" in visitor.get("/topics/trimmed/record?partition=0&offset=1")
 
 
-def test_the_grafana_board_is_downloaded(visitor: Visitor) -> None:
-    assert "/metrics/dashboards/ottla.json" in visitor.get("/metrics")
-    board = visitor.http.get("/metrics/dashboards/ottla.json")
-    assert board.headers["content-disposition"] == 'attachment; filename="ottla.json"' and "panels" in board.json()
+@pytest.mark.parametrize("name", ["ottla.json", "pipelines.json"])
+def test_the_grafana_boards_are_downloaded(visitor: Visitor, name: str) -> None:
+    assert f"/metrics/dashboards/{name}" in visitor.get("/metrics")
+    board = visitor.http.get(f"/metrics/dashboards/{name}")
+    assert board.headers["content-disposition"] == f'attachment; filename="{name}"' and "panels" in board.json()
     assert "There is no file" in visitor.get("/metrics/dashboards/app.py", 404)
 
 

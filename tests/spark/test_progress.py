@@ -14,6 +14,7 @@ from ottla.spark.progress import ProgressRecorder, read_state, readable_progress
 from ottla.spark.state_file import STOPPED, load_state
 from ottla.testing.broker import Broker
 
+from . import relay_by_hand
 from .relay_by_hand import HandMadePipeline
 
 
@@ -91,6 +92,22 @@ def test_a_state_is_read_with_the_commits_after_it(
     assert with_file.rows_out == without.rows_out == 20
     assert (with_file.starts, without.starts) == (1, 0)
     assert read_state(client, "a-group-without-a-pipeline") is None
+
+
+def test_the_lag_in_seconds_is_the_age_of_the_first_record_that_is_not_committed(
+    path: Path, client: Client, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_by_hand, "TIMESTAMP_MS", relay_by_hand.TIMESTAMP_MS - 3_600_000)
+    pipeline = HandMadePipeline(client, broker, rows=20)
+    made = recorder(path, pipeline, broker)
+    pipeline.run()
+    made.observe([], is_last=True)
+    assert made.state.lag == 10 and made.state.lag_seconds >= 3600
+    assert {one.lag_seconds for one in made.state.positions} == {made.state.lag_seconds}
+    pipeline.run()
+    made.observe([], is_last=True)
+    made.end(STOPPED)
+    assert (made.state.lag, made.state.lag_seconds) == (0, 0.0)
 
 
 def test_a_readable_report_describes_our_sources_and_says_how_far_they_are_behind() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -11,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.spark.prometheus import METRICS, PARTITION_METRICS, MetricsServer, render, write_metrics_file
 from ottla.spark.state_file import RUNNING, PipelineState, SourcePosition
+from tests.server.monitoring.test_metric_families import DASHBOARDS, expressions_of, labels_asked_for, metrics_asked_for
 
 STATES = [
     PipelineState(
@@ -66,3 +68,16 @@ def test_the_port_serves_the_state_of_the_moment() -> None:
         caught.value.close()
     finally:
         server.close()
+
+
+def test_the_board_asks_for_metrics_and_labels_that_are_there() -> None:
+    expressions = list(expressions_of(json.loads((DASHBOARDS / "pipelines.json").read_text())))
+    partition = {"group", "topic", "partition"}
+    labels = {one.name: {"group"} for one in METRICS} | {name: partition for name, _, _ in PARTITION_METRICS}
+    asked = set()
+    for expression in expressions:
+        names = metrics_asked_for(expression)
+        assert names and names <= set(labels), expression
+        assert labels_asked_for(expression) <= set().union(*(labels[name] for name in names)), expression
+        asked |= names
+    assert asked == set(labels), "each metric is on the board"

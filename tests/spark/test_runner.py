@@ -84,6 +84,15 @@ def test_a_program_outside_of_a_notebook_shows_nothing(made: Any, capsys: pytest
     assert capsys.readouterr().err == ""
 
 
+def test_a_watch_gets_the_states_again_and_again_and_the_last_ones(made: Any) -> None:
+    looks = []
+    pipelines = [made("ends", Query(ends=lambda: len(looks) >= 3)), made("too", Query(ends=lambda: True))]
+    run_pipelines(pipelines, session=object(), watch=lambda states, is_last: looks.append(([one.state for one in states], is_last)))
+    assert len(looks) >= 4 and looks[0] == (["running", "running"], False)
+    assert looks[-1] == (["stopped", "stopped"], True)
+    assert not any(is_last for _, is_last in looks[:-1])
+
+
 def test_when_one_fails_the_others_are_stopped(made: Any) -> None:
     failed, other = Query(ends=lambda: True, error="x.y.SomeError: no room"), Query()
     pipelines = [made("fails", failed), made("other", other)]

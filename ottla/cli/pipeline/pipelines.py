@@ -28,7 +28,7 @@ from ottla.cli.render.ottla import Output, Row, column, json_only, unshown
 if TYPE_CHECKING:
     from ottla.client import Client
     from ottla.spark.pipeline import Pipeline
-    from ottla.spark.state_file import PipelineState
+    from ottla.spark.state_file import PipelineState, SourcePosition
     from ottla.spark.verify import Verification
 
 
@@ -118,6 +118,7 @@ EXIT_INTERRUPTED = 130
     option("--conf", action="append", metavar="KEY=VALUE", help="a setting of Spark; repeatable"),
     option("--metrics-port", type=int, metavar="PORT", help="serve Prometheus' text at /metrics on loopback"),
     option("--metrics-file", metavar="FILE", help="keep Prometheus' text in this file"),
+    flag("--watch", help="show batches, rows a second and lag as they go"),
 )
 def _run(args: Args, output: Output) -> int:
     from ottla.spark.errors import PipelineError, QueryFailedError
@@ -148,6 +149,7 @@ def _changed(args: Args, pipeline: Pipeline) -> Pipeline:
 
 
 def _run_all(args: Args, output: Output, pipelines: list[Pipeline]) -> int:
+    from ottla.cli.pipeline.watching import ProgressWatch
     from ottla.spark.runner import StopRequest, run_pipelines
 
     for pipeline in pipelines:
@@ -161,6 +163,7 @@ def _run_all(args: Args, output: Output, pipelines: list[Pipeline]) -> int:
         metrics_file=args.metrics_file,
         stop=stop,
         is_quiet=not args.verbose,
+        watch=ProgressWatch().show if args.watch else None,
     )
     output.rows("pipelines", PipelineRow, [state_row(state) for state in states])
     return EXIT_INTERRUPTED if stop.signal_number == signal.SIGINT else 0
@@ -176,6 +179,7 @@ class PipelineRow(Row):
     rows_in: int | None
     rows_out: int
     lag: int
+    lag_seconds: float = column("SECONDS")
     last_commit: str | None
     restarts: int | None
     error: str
@@ -189,7 +193,7 @@ class PipelineRow(Row):
 
 
 class PositionRow(Row):
-    """A source partition of a pipeline: committed offset, end offset and lag."""
+    """A source partition of a pipeline: committed offset, end offset and lag, in offsets and in seconds."""
 
     group: str
     topic: str
@@ -197,6 +201,7 @@ class PositionRow(Row):
     committed: int = column("CURRENT-OFFSET")
     end: int = column("LOG-END-OFFSET")
     lag: int
+    lag_seconds: float = column("SECONDS")
 
 
 def state_row(state: PipelineState) -> PipelineRow:
@@ -209,12 +214,17 @@ def state_row(state: PipelineState) -> PipelineRow:
         state.rows_in if state.starts else None,
         state.rows_out,
         state.lag,
+        round(state.lag_seconds, 3),
         format_ms(state.last_commit_ms) if state.last_commit_ms else None,
         state.restarts,
         state.error,
-        [PositionRow(group=state.group, **asdict(one), lag=one.lag) for one in state.positions],
+        [_position_row(state.group, one) for one in state.positions],
         asdict(state),
     )
+
+
+def _position_row(group: str, one: SourcePosition) -> PositionRow:
+    return PositionRow(group, one.topic, one.partition, one.committed, one.end, one.lag, round(one.lag_seconds, 3))
 
 
 @command(

@@ -113,7 +113,11 @@ def metrics(visit: Visit) -> Page:
         "requests", "Requests by API", columns(request="API", rate="Requests a second", p99="p99 in ms"), rows,
         view.look.note or "No request was counted yet.",
     )  # fmt: skip
-    files = [Link("Grafana board", "/metrics/dashboards/ottla.json"), Link("alert rules", "/metrics/dashboards/alerts.yaml")]
+    files = [
+        Link("Grafana board", "/metrics/dashboards/ottla.json"),
+        Link("Grafana board of pipelines", "/metrics/dashboards/pipelines.json"),
+        Link("alert rules", "/metrics/dashboards/alerts.yaml"),
+    ]
     return Page("Metrics", [("For Prometheus", files)], [table], template="metrics.html", extra=extra, refresh_s=10)
 
 

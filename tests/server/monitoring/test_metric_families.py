@@ -103,9 +103,10 @@ def test_the_reading_of_expressions_finds_what_is_missing() -> None:
     assert labels == {"topic", "b", "client_id", "c", "d", "g"}
 
 
-def test_panels_do_not_lie_upon_each_other() -> None:
+@pytest.mark.parametrize("board", ["ottla.json", "pipelines.json"])
+def test_panels_do_not_lie_upon_each_other(board: str) -> None:
     cells = set()
-    for panel in json.loads((DASHBOARDS / "ottla.json").read_text())["panels"]:
+    for panel in json.loads((DASHBOARDS / board).read_text())["panels"]:
         place = panel["gridPos"]
         for x in range(place["x"], place["x"] + place["w"]):
             for y in range(place["y"], place["y"] + place["h"]):
