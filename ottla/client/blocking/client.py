@@ -100,7 +100,7 @@ class Client(Operations):
         try:
             yield from reader.read(start, end, self.cluster.timeout_s if timeout_s is None else timeout_s)
         finally:
-            reader.close()
+            reader.end()
 
     @checked
     def producer(self, **options: Any) -> Producer:

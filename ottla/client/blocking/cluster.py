@@ -53,7 +53,7 @@ class Cluster:
         self.timeout_s = timeout_s
         self.security = security
         self.with_extensions = with_extensions
-        self._times_closed = self._times_closed_before = 0
+        self.times_closed = self._times_closed_before = 0
         """How often the cluster was closed, and how often it had been closed when the current call began."""
 
     def __enter__(self) -> Cluster:
@@ -66,7 +66,7 @@ class Cluster:
         """Closes the shared connections, even during a call of another thread: that call fails instead of opening new ones. The cluster may
         be used again later. Callers of `new_connection` and `own_coordinator_connection` close these connections themselves.
         """
-        self._times_closed += 1
+        self.times_closed += 1
         self.core.close()
 
     # Conversations
@@ -75,7 +75,7 @@ class Cluster:
         """Runs a conversation to its end and returns its result."""
         self.owner.refuse_child()
         with self.owner.lock:
-            self._times_closed_before = self._times_closed
+            self._times_closed_before = self.times_closed
             self.core.close_unread()
             return perform_all(conversation, self._perform)
 
@@ -126,7 +126,7 @@ class Cluster:
 
     def _open_shared(self, effect: Open) -> BlockingConnection:
         opened = self._open(effect.address, effect.timeout_s)
-        if self._times_closed != self._times_closed_before:
+        if self.times_closed != self._times_closed_before:
             opened.close()
             raise ClientError(f"the client was closed before it reached {effect.address}")
         return opened
@@ -169,6 +169,21 @@ class Cluster:
         known = self.metadata.brokers.get(broker_id)
         deadline = self.core.deadline(timeout_s)
         return self._open(self.run(within(self.core.address_of(broker_id), deadline)) if known is None else known, deadline.left_s())
+
+    def borrowed_connection(self, broker_id: int, timeout_s: float | None = None) -> BlockingConnection:
+        """Returns an idle connection that `give_back` has kept, else a new one. The caller closes it or gives it back."""
+        self.owner.refuse_child()
+        known = self.metadata.brokers.get(broker_id)
+        idle = None if known is None else self.core.take_idle(known)
+        return self.new_connection(broker_id, timeout_s) if idle is None else _made_here(idle)
+
+    def give_back(self, connection: BlockingConnection, times_closed: int) -> None:
+        """Keeps a connection of `borrowed_connection`. Closes it if it has an unread answer, or if the cluster was closed since the caller
+        has read `times_closed`."""
+        if times_closed != self.times_closed:
+            connection.close()
+        else:
+            self.core.give_back([connection])
 
     # Metadata of the cluster
 

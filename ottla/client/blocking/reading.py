@@ -17,7 +17,7 @@ READ_BYTES = 8 * 1024 * 1024
 
 
 class RangeReader:
-    """See the module. It has a separate connection, so a waiting Fetch delays no other request."""
+    """See the module. It has a separate connection, so a waiting Fetch delays no other request. Later readers use this connection again."""
 
     def __init__(self, cluster: Cluster, partition: TopicPartition, *, isolation_level: int, partition_max_bytes: int) -> None:
         self._cluster = cluster
@@ -25,6 +25,13 @@ class RangeReader:
         self._isolation_level = isolation_level
         self._limits = FetchLimits(MAX_WAIT_MS, 1, max(FETCH_BYTES_MAX, partition_max_bytes), partition_max_bytes)
         self._connection: BlockingConnection | None = None
+        self._times_closed = cluster.times_closed
+
+    def end(self) -> None:
+        """Returns the connection to the client for the next reader, or closes it, if a Fetch is in flight."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._cluster.give_back(connection, self._times_closed)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -71,7 +78,7 @@ class RangeReader:
         connection = self._connection
         if connection is None or not connection.is_open:
             leader = self._cluster.run(within(self._cluster.core.leader(self._partition), deadline))
-            connection = self._connection = self._cluster.new_connection(leader, self._left_s(deadline))
+            connection = self._connection = self._cluster.borrowed_connection(leader, self._left_s(deadline))
         limits = self._limits._replace(max_wait_ms=min(MAX_WAIT_MS, deadline.left_ms()))
         request = fetch_request({self._partition: position}, self._isolation_level, limits)
         connection.send(request, timeout_s=self._left_s(deadline))

@@ -101,12 +101,16 @@ class ClusterCore:
     def take_link(self, broker_id: int) -> Conversation[Link]:
         """Lends a separate connection, for slow requests such as Fetch. The caller returns it by `give_back`, or closes it."""
         address = yield from self.address_of(broker_id)
+        return self.take_idle(address) or (yield from self._open(broker_id, Open(address, is_own=True)))
+
+    def take_idle(self, address: Address) -> Link | None:
+        """Returns an open connection that `give_back` has kept, if there is one."""
         idle = self._idle.get(address, [])
         while idle:
             link = idle.pop()
             if link.is_open:
                 return link
-        return (yield from self._open(broker_id, Open(address, is_own=True)))
+        return None
 
     def _open(self, broker_id: int, effect: Open) -> Conversation[Link]:
         """Opens a connection to a broker. If that fails, forgets what the broker led: the next request asks the cluster who leads it."""

@@ -26,6 +26,7 @@ from ottla.client import (
     UnknownTopicError,
     aio,
 )
+from ottla.client.blocking.connection import BlockingConnection
 from ottla.client.core.operation import ClientOperation
 from ottla.testing.broker import Broker
 from ottla.wire.records import Record, encode_batch
@@ -124,6 +125,36 @@ def test_a_range_is_read_in_pieces(client: Client, topic: str) -> None:
     assert len(pieces) > 5
     assert [record.offset for fetched in pieces for record in fetched.records()][:37] == list(range(3, 40))
     assert pieces[-1].next_offset >= 40
+
+
+def test_readers_use_one_connection_after_the_other(client: Client, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = TopicPartition(topic, 0)
+    client.produce_batches({partition: [_batch(bytes([number]) * 100) for number in range(50)]})
+    opened: list[BlockingConnection] = []
+    open_one = BlockingConnection.open
+
+    def note(self: BlockingConnection, timeout_s: float | None = None) -> BlockingConnection:
+        opened.append(self)
+        return open_one(self, timeout_s)
+
+    monkeypatch.setattr(BlockingConnection, "open", note)
+    first = [fetched for _ in range(3) for fetched in client.read(partition, 0, 50)]
+    values = [record.value for fetched in first for record in fetched.records()]
+    assert values == [bytes([number]) * 100 for number in range(50)] * 3, "later answers have not changed earlier ones"
+    assert len(opened) == 1
+    both = [client.read(partition, 0, 50, partition_max_bytes=500) for _ in range(2)]
+    assert [next(one).start for one in both] == [0, 0]
+    assert len(opened) == 2, "the second reads while the first one's Fetch is in flight"
+    for one in both:
+        one.close()  # type: ignore[attr-defined]
+    assert not any(one.is_open for one in opened), "an answer would be left in them"
+    assert len(list(client.read(partition, 0, 50))) == 1
+    assert opened[2].is_open
+    left = client.read(partition, 0, 50)
+    assert next(left).start == 0
+    client.close()
+    assert list(left) == []
+    assert not opened[2].is_open, "nobody would close it"
 
 
 def test_producers_and_consumers(client: Client, topic: str) -> None:
