@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ottla.analysis.progress import StatusLine, is_notebook
 from ottla.spark.errors import QueryFailedError
-from ottla.spark.progress import ProgressRecorder
+from ottla.spark.progress import ProgressRecorder, progress_after
 from ottla.spark.prometheus import MetricsServer, write_metrics_file
 from ottla.spark.session import CHECKPOINT_MANAGER, build_session, check_packages, is_chosen
 from ottla.spark.state_file import FAILED, STOPPED, PipelineState
@@ -102,7 +102,7 @@ class RunningPipeline:
         if mark == self._mark:
             return self.recorder.observe([], is_last=is_last)
         self._mark = mark
-        return self.recorder.observe([dict(one) for one in self.query.recentProgress], is_last=is_last)
+        return self.recorder.observe(progress_after(self.query, self.recorder.batch_seen), is_last=is_last)
 
     def failure(self) -> QueryFailedError | None:
         """Returns why the query has failed; None while it runs, and after a normal end."""
@@ -161,13 +161,7 @@ def run_pipelines(
     """
     stop = stop or StopRequest()
     if session is None:
-        settings = {key: value for pipeline in pipelines for key, value in pipeline.settings.items()}
-        if all("://" not in pipeline.checkpoint_location for pipeline in pipelines) and not is_chosen(CHECKPOINT_MANAGER, settings):
-            check_packages()
-            from ottla.spark.spark_versions import LOCAL_CHECKPOINTS
-
-            settings[CHECKPOINT_MANAGER] = LOCAL_CHECKPOINTS
-        session = build_session(pipelines[0].query_name, master=master, config=settings, is_quiet=is_quiet)
+        session = build_session(pipelines[0].query_name, master=master, config=settings_of(pipelines), is_quiet=is_quiet)
     _send_files_with_tasks(pipelines)
     running: list[RunningPipeline] = []
     show = _show_in_notebook() if is_notebook() else nullcontext(lambda _: None)
@@ -188,6 +182,17 @@ def run_pipelines(
     if failures:
         raise failures[0]
     return _states(running)
+
+
+def settings_of(pipelines: Sequence[Runnable]) -> dict[str, str]:
+    """Returns Spark's settings for a session of these pipelines."""
+    settings = {key: value for pipeline in pipelines for key, value in pipeline.settings.items()}
+    if all("://" not in pipeline.checkpoint_location for pipeline in pipelines) and not is_chosen(CHECKPOINT_MANAGER, settings):
+        check_packages()
+        from ottla.spark.spark_versions import LOCAL_CHECKPOINTS
+
+        settings[CHECKPOINT_MANAGER] = LOCAL_CHECKPOINTS
+    return settings
 
 
 def _states(running: Sequence[RunningPipeline]) -> list[PipelineState]:
