@@ -167,7 +167,10 @@ class Pipeline:
             writer = writer.trigger(availableNow=True)
         elif self.trigger not in (AVAILABLE_NOW, AS_SOON_AS_POSSIBLE):
             writer = writer.trigger(processingTime=self.trigger)
-        query = writer.start()
+        from ottla.spark.quick_checkpoints import quick_checkpoints
+
+        with quick_checkpoints(session):
+            query = writer.start()
         if self.trigger == AVAILABLE_NOW and not self._has_start_of_batches:
             from ottla.spark.runner import spark_errors
             from ottla.spark.spark_versions import stop_at_end

@@ -15,6 +15,8 @@ import ottla.client
 from ottla.client import EARLIEST, LATEST, Client, TopicPartition
 from ottla.spark import Pipeline
 from ottla.spark.errors import QueryFailedError
+from ottla.spark.progress import progress_after
+from ottla.spark.quick_checkpoints import FILE_SYSTEM, STATE_STORE
 from ottla.spark.runner import run_pipelines
 from ottla.spark.state_file import STOPPED
 from ottla.spark.verify import verify
@@ -201,6 +203,41 @@ def test_a_topic_on_both_sides_of_a_join(world: World, is_of_the_group: bool) ->
     world.produce(source, {"id": 20, "parent": 9})
     world.run(pipeline)
     assert sorted(int(row["id"]) for row in world.rows(sink)) == sorted([number // 2 for number in range(10)] + [9])
+
+
+def count_keys(rows: Any) -> Any:
+    return rows.groupBy("key").count().selectExpr("key", "cast(count AS string) AS value")
+
+
+def test_a_checkpoint_has_no_files_with_checksums_which_cost_a_process_each(world: World) -> None:
+    source, sink = world.topic("words"), world.topic("copies")
+    pipeline = world.pipeline(source, sink, lambda rows: rows.select("value"))
+    world.produce(source, {"id": 1})
+    world.run(pipeline)
+    written = {path.name for folder in ("offsets", "commits") for path in Path(pipeline.checkpoint, folder).iterdir()}
+    assert written >= {"0", "1"} and not any(name.endswith(".crc") for name in written)
+    world.session.conf.set(STATE_STORE, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    try:
+        counts = world.pipeline(source, world.topic("counts"), count_keys, output_mode="complete")
+        counts = replace(counts, checkpoint=f"{pipeline.checkpoint}-2", group=f"{pipeline.group}-2")
+        world.run(counts)
+    finally:
+        world.session.conf.unset(STATE_STORE)
+    assert Path(counts.checkpoint, "offsets", ".1.crc").exists(), "this store needs the usual file system"
+    assert world.session.conf.get(FILE_SYSTEM, "") == ""
+
+
+def test_reports_of_batches_are_fetched_from_the_last_known_one_on(world: World) -> None:
+    source, sink = world.topic("words"), world.topic("copies")
+    pipeline = world.pipeline(source, sink, lambda rows: rows.select("value"), source_options={"maxOffsetsPerTrigger": "1"})
+    world.produce(source, *({"id": number} for number in range(4)))
+    query = pipeline.start(world.session)
+    query.awaitTermination()
+    reports = [(one["batchId"], one["timestamp"], one["durationMs"], one["numInputRows"]) for one in query.recentProgress]
+    assert len(reports) >= 4
+    for known in (-1, 2, reports[-1][0]):
+        found = [(one["batchId"], one["timestamp"], one["durationMs"], one["numInputRows"]) for one in progress_after(query, known)]
+        assert found == [one for one in reports if one[0] > known]
 
 
 def test_a_source_of_another_group_is_refused(world: World) -> None:
