@@ -86,7 +86,8 @@ SOURCE_TABLE = (
         "such batch. Pipelines set it."),
     Option("minPartitions", "", "streaming, batch", "Splits large ranges, so that there are at least this many tasks. If neither it "
         "nor `maxRecordsPerPartition` is set, reads of more than some megabytes are divided over the processors of the driver's host; "
-        "with 1 each partition is one task."),
+        "with 1 each partition is one task. A stream reads several partitions with at most 5,000 offsets together in one task, while its "
+        "batches take less than a second."),
     Option("maxRecordsPerPartition", "", "streaming, batch", "Splits ranges with more offsets than this."),
     Option("failOnDataLoss", "true", "streaming, batch", "Whether the query stops if records that it has not read no longer exist: the "
         "log begins after them, or the topic was deleted (and perhaps created again). Gaps of compaction and transactions are no loss."),

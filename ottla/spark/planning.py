@@ -201,6 +201,19 @@ def split(ranges: Sequence[Range], *, min_partitions: int = 0, max_records: int 
     return pieces
 
 
+def join(ranges: Iterable[Range], offsets_max: int) -> list[list[Range]]:
+    """Groups ranges that follow one another, each group with at most `offsets_max` offsets. A larger range is a group of its own."""
+    groups: list[list[Range]] = []
+    size = 0
+    for one in ranges:
+        size += one.end - one.start
+        if not groups or size > offsets_max:
+            groups.append([])
+            size = one.end - one.start
+        groups[-1].append(one)
+    return groups
+
+
 def named(partitions: Sequence[TopicPartition]) -> str:
     """Lists a few partitions, and counts the rest."""
     shown = ", ".join(str(partition) for partition in partitions[:5])

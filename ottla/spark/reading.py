@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
@@ -14,15 +14,18 @@ from ottla.spark.connections import ask, explained, reported
 from ottla.spark.decision import is_replaced
 from ottla.spark.errors import DataLossError, as_pipeline_errors
 from ottla.spark.options import ReadForm, SourceOptions
+from ottla.spark.planning import Range
 from ottla.spark.source_groups import leave_group
+
+if TYPE_CHECKING:
+    from ottla.spark.typed_values import RowReader
 
 _log = logging.getLogger("ottla.spark")
 
 
-def read_range(options: SourceOptions, assigned: InputPartition | None, form: ReadForm | None = None) -> Iterator[Any]:
-    """Yields the records of a range as pyarrow record batches in this form (default: all columns). Runs in the tasks, and notes the group
-    for writing tasks (`leave_group`). Raises `PipelineError`, such as `DataLossError`."""
-    from ottla.arrow.decode import decode_batches
+def read_ranges(options: SourceOptions, assigned: InputPartition | None, form: ReadForm | None = None) -> Iterator[Any]:
+    """Yields the records of a task's ranges, one range after the other, as pyarrow record batches in this form (default: all columns). Runs
+    in the tasks, and notes the group for writing tasks (`leave_group`). Raises `PipelineError`, such as `DataLossError`."""
     from ottla.spark.typed_values import RowReader
 
     leave_group(options.group)
@@ -30,7 +33,17 @@ def read_range(options: SourceOptions, assigned: InputPartition | None, form: Re
         return  # the partition that Spark adds to an empty plan, before Spark 4.2 None
     with as_pipeline_errors():
         reader = RowReader(options, form)
-    partition, start, end, topic_id = assigned.value
+    for one in assigned.value:
+        yield from _read(options, one, reader)
+    with reported():
+        for topic, topic_id in {one.partition.topic: one.topic_id for one in assigned.value}.items():
+            check_topic(options, topic, topic_id)
+
+
+def _read(options: SourceOptions, wanted: Range, reader: RowReader) -> Iterator[Any]:
+    from ottla.arrow.decode import decode_batches
+
+    partition, start, end, topic_id = wanted
     connection, option = options.connection, options.subscription.option
     with reported(), explained(connection, option), as_pipeline_errors():
         while start < end:
@@ -48,11 +61,10 @@ def read_range(options: SourceOptions, assigned: InputPartition | None, form: Re
                 start = min(end, skip_lost(options, partition, start, bounds.start))
                 if start > bounds.end:
                     raise DataLossError(f"{partition} ends at offset {bounds.end}, but {start} is to be read: the log was cut") from None
-        check_topic(options, partition.topic, topic_id)
 
 
 def check_topic(options: SourceOptions, topic: str, topic_id: str) -> None:
-    """Raises `DataLossError` if the topic was created again since the plan. Called after each range, and if its read fails."""
+    """Raises `DataLossError` if the topic was created again since the plan. Called after the ranges of a task, and if a read fails."""
     if not topic_id:
         return
     now = ask(options.connection, options.subscription.option, lambda client: topics.read_ids(client, [topic])).get(topic, "")

@@ -21,7 +21,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -38,6 +38,7 @@ from ottla.spark.option_tables import AVAILABLE_NOW
 from ottla.spark.options import ReadForm, ReadPosition, SourceOptions
 from ottla.spark.planning import (
     BoundsByPartition,
+    Range,
     SourceOffsets,
     admit,
     available,
@@ -45,6 +46,7 @@ from ottla.spark.planning import (
     check_progress,
     ending_offsets,
     initial_offsets,
+    join,
     named,
     plan_ranges,
     split,
@@ -52,7 +54,7 @@ from ottla.spark.planning import (
     wanted_tasks,
     wanted_timestamps,
 )
-from ottla.spark.reading import read_range, report_replaced, skip_lost
+from ottla.spark.reading import read_ranges, report_replaced, skip_lost
 from ottla.spark.spark_versions import (
     ReadAllAvailable,
     ReadLimit,
@@ -73,6 +75,12 @@ UNKNOWN_OFFSET_BYTES = 1024
 
 SPLIT_OFFSETS_MIN = 1000
 """Without an option, fewer offsets are not split into more tasks than partitions, whatever the size of the records."""
+
+JOINED_OFFSETS_MAX = 5000
+"""Without an option, one task of a stream reads several partitions up to this number of offsets. A task costs about 20 ms of CPU time, as
+much as some thousand rows."""
+JOINED_SECONDS_MAX = 1.0
+"""After a batch that took longer, each partition gets a task of its own, because the rows seem to be expensive."""
 
 SAMPLE_FACTOR = 4
 """Safety factor of samples: later records may be larger by this factor."""
@@ -103,7 +111,7 @@ class OttlaBatchReader(DataSourceReader):
                 f"change it or {options.ending.option if options.ending else 'endingOffsets'}"
             )
         starts = {one: skip_lost(options, one, start, bounds[one].start) for one, start in starts.items()}
-        return _planned(options, starts, ends, {}, lambda: _sampled(options, starts, ends))
+        return _tasks([one] for one in _planned(options, starts, ends, {}, lambda: _sampled(options, starts, ends)))
 
     def _limits(self, client: Client) -> tuple[SourceOffsets, SourceOffsets, BoundsByPartition]:
         options = self.options
@@ -118,7 +126,7 @@ class OttlaBatchReader(DataSourceReader):
         return _starts(client, options, bounds, "earliest"), ends, bounds
 
     def read(self, partition: Any) -> Iterator[Any]:
-        return read_range(self.options, partition, self.form)
+        return read_ranges(self.options, partition, self.form)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -133,12 +141,15 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._offset_bytes: float | None = None
         self._final: SourceOffsets | None = None
         self._planned: SourceOffsets | None = None
+        self._known_ends: SourceOffsets | None = None
         self._position: dict[str, Any] | None = None
         self._is_only = True
         self._is_warned = False
         self._absence = topics.Absence(options.subscription)
         self._unready: frozenset[str] = frozenset()
         self._last_batch_at = time.monotonic()
+        self._is_planned = False
+        self._batch_s = 0.0
 
     @reported()
     def initialOffset(self) -> dict[str, Any]:
@@ -199,6 +210,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _next_end(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         self._limit_to_present()
+        if self._is_planned:
+            self._batch_s, self._is_planned = time.monotonic() - self._last_batch_at, False
         is_all = isinstance(limit, ReadAllAvailable)
         is_first, self._is_first = self._is_first, False
         if is_first and not is_all and start == self._initial:
@@ -237,9 +250,11 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found < self.options.min_offsets and is_waiting
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Returns the ends of the logs, for the query's lag in Spark; None if they cannot be read now."""
+        """Returns the ends of the logs, for the query's lag in Spark; None if they cannot be read now. Spark asks after each
+        `latestOffset`, which has just read them."""
+        known, self._known_ends = self._known_ends, None
         try:
-            return self._to_json(self._ask(self._present_ends))
+            return self._to_json(self._ask(self._present_ends) if known is None else known)
         except PipelineError:
             return None
 
@@ -265,14 +280,16 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts.update(self._starts_of_new(ends, starts))
         if not has_start_of_batches():
             self._check_progress(starts, ends)
-        self._last_batch_at = time.monotonic()
+        self._last_batch_at, self._is_planned = time.monotonic(), True
         self._is_first = False  # after a restart Spark may repeat a batch first, so the next batch need not be empty
         if self.options.group is not None:
             self._check_group_moves(self.options.group, starts, ends)
             cluster = self._ask(lambda client: client.cluster_id)
             leave_range(self.options.group, starts, ends, topic_ids, cluster=cluster or "")
         readable = self._readable(starts, ends, topic_ids)
-        return _planned(self.options, starts, readable, topic_ids, lambda: self._find_offset_bytes(starts, readable))
+        ranges = _planned(self.options, starts, readable, topic_ids, lambda: self._find_offset_bytes(starts, readable))
+        is_split = self.options.min_partitions or self.options.max_records or len(ranges) > len({one.partition for one in ranges})
+        return _tasks(join(ranges, 0 if is_split or self._batch_s > JOINED_SECONDS_MAX else JOINED_OFFSETS_MAX))
 
     def _check_group_moves(self, group: str, starts: SourceOffsets, ends: SourceOffsets) -> None:
         """Warns once if the previous batch is done and no sink has committed its offsets."""
@@ -307,7 +324,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {one: end for one, end in ends.items() if one.topic not in replaced}
 
     def read(self, partition: Any) -> Iterator[Any]:
-        return read_range(self.options, partition, self.form)
+        return read_ranges(self.options, partition, self.form)
 
     def _progress(self, before: StoredOffsets, *, is_waiting: bool) -> tuple[SourceOffsets, SourceOffsets, SourceOffsets]:
         """Returns the valid starts, the ends of all partitions including new ones, and the last offsets of deleted partitions.
@@ -335,6 +352,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tries, deadline = SETTLE_TRIES, time.monotonic() + topics.GONE_S
         while True:
             ends = self._ask(self._present_ends)
+            self._known_ends = dict(ends)
             starts = same_topics(before, self._topic_ids)
             gone, kept = self._absence.observe([one for one in before.offsets if one in starts and one not in ends], self._unready)
             is_settled = before.offsets.keys() <= starts.keys() and check_progress(starts, ends) is None
@@ -388,13 +406,17 @@ def _planned(
     ends: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, str],
     offset_bytes: Callable[[], float],
-) -> list[InputPartition]:
+) -> list[Range]:
     """Splits the ranges. Without an option a large read is divided among the processors of this host, according to `offset_bytes`."""
     ranges = plan_ranges(starts, ends, topic_ids)
     least = options.min_partitions
     if not least and not options.max_records and sum(one.end - one.start for one in ranges) >= SPLIT_OFFSETS_MIN:
         least = wanted_tasks(ranges, offset_bytes(), os.cpu_count() or 1)
-    return [InputPartition(one) for one in split(ranges, min_partitions=least, max_records=options.max_records)]
+    return split(ranges, min_partitions=least, max_records=options.max_records)
+
+
+def _tasks(groups: Iterable[list[Range]]) -> list[InputPartition]:
+    return [InputPartition(ranges) for ranges in groups]
 
 
 def _sampled(options: SourceOptions, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> float:

@@ -2,8 +2,8 @@
 
 A plan needs one request for metadata and one or two per leader for offsets, whatever the number of partitions.
 
-The sink needs a topic's number of partitions and its largest batch. For the option `topic` the driver asks once per batch and sends the
-answer with the writer. For topics named by rows, the first task in a process asks, and again after `REMEMBERED_S`. Before the tasks of a
+The sink needs a topic's number of partitions and its largest batch. For the option `topic` the driver asks and sends the answer with the
+writer. For topics named by rows, the first task in a process asks. Each process asks again after `REMEMBERED_S`. Before the tasks of a
 batch run, the driver checks for an open transaction of an earlier driver. Before a commit it checks that the topics that the batch
 reads are on the sink's cluster.
 """
@@ -44,7 +44,7 @@ GONE_S = 30.0
 start."""
 
 REMEMBERED_S = 10.0
-"""Seconds after which limits of topics that rows name are requested again, because they may have changed."""
+"""Seconds after which limits of topics are requested again, because they may have changed."""
 REMEMBERED_MAX = 10_000
 
 SAMPLE_BYTES = 64 * 1024
@@ -246,13 +246,13 @@ def known_topics(options: SinkOptions) -> KnownTopics:
     if options.topic is None:
         return NONE_KNOWN
     try:
-        return KnownTopics({options.topic: ask_topic(options, options.topic)})
+        return KnownTopics({options.topic: remembered_topic(options, options.topic)})
     except PipelineError as error:
         return KnownTopics({}, error)
 
 
 _known: dict[tuple[int, ClusterConnection, int, str], tuple[float, TopicLimits]] = {}
-"""Cached limits of topics that rows name, with the time of the request."""
+"""Cached limits of topics, with the time of the request."""
 
 
 def remembered_topic(options: SinkOptions, topic: str) -> TopicLimits:

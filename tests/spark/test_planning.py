@@ -18,6 +18,7 @@ from ottla.spark.planning import (
     check_progress,
     ending_offsets,
     initial_offsets,
+    join,
     plan_ranges,
     split,
     starting_offsets,
@@ -129,6 +130,16 @@ def test_admitted_batches_reach_the_end(offsets: dict[TopicPartition, tuple[int,
 def test_ranges_are_of_what_has_something() -> None:
     assert plan_ranges({A: 1, B: 5, C: 0}, {A: 3, B: 5}) == [Range(A, 1, 3)]
     assert split(plan_ranges({A: 0}, {A: 2}, {A.topic: "id", "other": "x"}), max_records=1) == [Range(A, 0, 1, "id"), Range(A, 1, 2, "id")]
+
+
+@given(OFFSETS, st.integers(0, 60))
+def test_joining_keeps_the_order_and_respects_the_limit(offsets: dict[TopicPartition, tuple[int, int]], most: int) -> None:
+    ranges = [Range(partition, start, start + size) for partition, (start, size) in sorted(offsets.items())]
+    groups = join(ranges, most)
+    assert [one for group in groups for one in group] == ranges
+    sizes = [sum(one.end - one.start for one in group) for group in groups]
+    assert all(size <= most or len(group) == 1 for size, group in zip(sizes, groups, strict=True))
+    assert all(size + group[0].end - group[0].start > most for size, group in zip(sizes, groups[1:], strict=False))
 
 
 @given(OFFSETS, st.integers(0, 30), st.integers(0, 50))

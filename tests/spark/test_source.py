@@ -60,7 +60,7 @@ def test_a_large_read_is_shared_out(shared_out: None, broker: Broker, topic: str
     fill(0, 60)
     reader = OttlaBatchReader(options_of(broker, subscribe=topic), None)
     planned = reader.partitions()
-    assert [one.value[1:3] for one in planned] == [(0, 20), (20, 40), (40, 60)]
+    assert [one.value[0][1:3] for one in planned] == [(0, 20), (20, 40), (40, 60)]
     assert values(reader, planned) == [(topic, 0, n, b"%d" % n) for n in range(60)]
     little = f'{{"{topic}":{{"0":19,"1":-1}}}}'
     for given, tasks in ({"minPartitions": "1"}, 1), ({"maxRecordsPerPartition": "50"}, 2), ({"endingOffsets": little}, 1):
@@ -77,8 +77,53 @@ def test_a_large_batch_of_a_stream_is_shared_out(shared_out: None, broker: Broke
     end = reader.latestOffset(reader.latestOffset(start, reader.getDefaultReadLimit()), reader.getDefaultReadLimit())
     for one in (reader, OttlaStreamReader(options)):
         planned = one.partitions(start, end)
-        assert [found.value[1:3] for found in planned] == [(0, 20), (20, 40), (40, 60)]
+        assert [found.value[0][1:3] for found in planned] == [(0, 20), (20, 40), (40, 60)]
         assert values(one, planned) == [(topic, 0, n, b"%d" % n) for n in range(60)]
+
+
+def tasks_of(reader: OttlaStreamReader, start: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Plans the next batch. Returns its end, and the ranges of each task."""
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    planned = reader.partitions(start, end)
+    found = values(reader, planned)
+    assert [one[3] for one in found] == [b"%d" % one[2] for one in found]
+    return end, [[(one.partition.partition, one.start, one.end) for one in task.value] for task in planned]
+
+
+def test_few_records_of_several_partitions_are_read_by_one_task_while_batches_are_quick(
+    monkeypatch: pytest.MonkeyPatch, broker: Broker, topic: str, fill: Fill
+) -> None:
+    fill(0, 30)
+    fill(1, 20)
+    reader = stream(broker, subscribe=topic, startingOffsets="earliest")
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    end, tasks = tasks_of(reader, end)
+    assert tasks == [[(0, 0, 30), (1, 0, 20)]]
+    fill(0, 5, first=30)
+    fill(1, 5, first=20)
+    monkeypatch.setattr(source_module, "JOINED_SECONDS_MAX", 0.0)
+    end, tasks = tasks_of(reader, end)
+    assert tasks == [[(0, 30, 35)], [(1, 20, 25)]], "the batch before took longer than that"
+    monkeypatch.undo()
+    for given, expected in ({"minPartitions": "1"}, 2), ({"maxRecordsPerPartition": "50"}, 2), ({}, 1):
+        other = stream(broker, subscribe=topic, startingOffsets="earliest", **given)
+        start = other.latestOffset(other.initialOffset(), other.getDefaultReadLimit())
+        assert len(tasks_of(other, start)[1]) == expected
+    monkeypatch.setattr(source_module, "JOINED_OFFSETS_MAX", 59)
+    other = stream(broker, subscribe=topic, startingOffsets="earliest")
+    start = other.latestOffset(other.initialOffset(), other.getDefaultReadLimit())
+    assert tasks_of(other, start)[1] == [[(0, 0, 35)], [(1, 0, 25)]]
+
+
+def test_the_ends_for_the_lag_are_those_that_the_plan_has_read(broker: Broker, topic: str, fill: Fill) -> None:
+    """Spark asks for them after each plan. Asked again, they are read."""
+    fill(0, 3)
+    reader = stream(broker, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="1")
+    start = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    fill(0, 2, first=3)
+    assert (end[topic]["0"], reader.reportLatestOffset()[topic]["0"]) == (1, 3)  # type: ignore[index]
+    assert reader.reportLatestOffset()[topic]["0"] == 5  # type: ignore[index]
 
 
 def test_a_batch_read_keeps_its_snapshot(broker: Broker, topic: str, fill: Fill) -> None:
@@ -200,7 +245,7 @@ def test_gaps_are_normal(broker: Broker, client: Client, topic: str) -> None:
                 producer.abort()
     reader = OttlaBatchReader(options_of(broker, subscribe=topic), None)
     (planned,) = reader.partitions()
-    assert (planned.value.start, planned.value.end) == (0, 12), "three transactions of three records, with their markers"
+    assert (planned.value[0].start, planned.value[0].end) == (0, 12), "three transactions of three records, with their markers"
     assert [row[2] for row in values(reader, [planned])] == [0, 1, 2, 8, 9, 10]
     raw = OttlaBatchReader(options_of(broker, subscribe=topic, isolation="read_uncommitted"), None)
     assert [row[2] for row in values(raw, raw.partitions())] == [0, 1, 2, 4, 5, 6, 8, 9, 10]
@@ -496,7 +541,7 @@ def test_the_offsets_of_an_older_checkpoint_are_gone_on_from(broker: Broker, top
     old = {"group": "", "offsets": {topic: {"0": 0, "1": 4}}}
     end = stream(broker, subscribe=topic).latestOffset(old, ReadMaxRows(100))
     assert end[topic] == {"0": 0, "1": 6}
-    assert [one.value.start for one in stream(broker, subscribe=topic).partitions(old, end)] == [4]
+    assert [one.value[0].start for one in stream(broker, subscribe=topic).partitions(old, end)] == [4]
 
 
 def test_lag_is_reported(broker: Broker, topic: str, fill: Fill) -> None:
