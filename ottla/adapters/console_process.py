@@ -6,6 +6,7 @@ the console then ends too. If the console fails or is killed, this process repor
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -14,13 +15,17 @@ from collections.abc import Callable, Sequence
 STOP_SECONDS_MAX = 3.0
 """Seconds that an ending console may take. It finishes open answers for at most one second, and is killed after this time."""
 READY = "READY "
+REGISTRY = "OTTLA_CONSOLE_REGISTRY"
+"""The environment variable with the URL of a schema registry. The list of processes would show a password in an argument."""
 
 
 class ConsoleProcess:
     """One console. `report` is called in a thread, with one line for each thing that a user has to know."""
 
-    def __init__(self, arguments: Sequence[str], report: Callable[[str], object], *, host: str = "127.0.0.1") -> None:
-        """`arguments` are options of `ottla console`."""
+    def __init__(
+        self, arguments: Sequence[str], report: Callable[[str], object], *, host: str = "127.0.0.1", registry: str | None = None
+    ) -> None:
+        """`arguments` are options of `ottla console`, `registry` is the URL of a schema registry."""
         self.url = ""
         self._report = report
         self._is_ending = False
@@ -29,6 +34,7 @@ class ConsoleProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ottla.cli.main", "console", "--host", host, "--with-parent", *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, text=True, errors="replace",
+            env={**os.environ, **({REGISTRY: registry} if registry else {})},
         )  # fmt: skip
         self._thread = threading.Thread(target=self._listen, name="console", daemon=True)
         self._thread.start()

@@ -405,6 +405,8 @@ class BrokerConfig(_AllSettings):
             raise ConfigError(f"broker.id is {self.broker_id} and node.id is {self.node_id}: they are two names of one number")
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError("group.min.session.timeout.ms is larger than group.max.session.timeout.ms")
+        if self.ottla_console_registry and not self.ottla_console_registry.startswith(("http://", "https://")):
+            raise ConfigError("ottla.console.registry is not http://HOST:PORT or https://HOST:PORT")
         if self.ottla_metrics_credentials and ":" not in self.ottla_metrics_credentials:
             raise ConfigError("ottla.metrics.credentials has no colon: write user:password")
         if reason := why_not_cordonable(self.cordoned_log_dirs, self.data_directories):

@@ -31,7 +31,7 @@ class Registry:
 
     def __init__(self, url: str) -> None:
         if not _is_address(url):
-            raise SchemaUsageError(f"{url!r} is not http://HOST:PORT or https://HOST:PORT", "registry")
+            raise SchemaUsageError(f"{url.rpartition('@')[2]!r} is not http://HOST:PORT or https://HOST:PORT", "registry")
         self._url = url.rstrip("/")
         self._schemas: dict[int, Schema] = {}
         self._decoders: dict[tuple[int, tuple[int, ...]], Decoder] = {}

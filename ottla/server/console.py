@@ -43,7 +43,7 @@ def start_console(node: Node, listen: str, http: HttpPort | None) -> ConsoleProc
         return None
     if http is not None and http.is_open_to_all:
         options += ["--metrics", http.url]
-    return ConsoleProcess([*options, "--port", port], log.info, host=host.strip("[]"))
+    return ConsoleProcess([*options, "--port", port], log.info, host=host.strip("[]"), registry=node.config.ottla_console_registry)
 
 
 def client_options(node: Node) -> list[str]:

@@ -199,6 +199,10 @@ class NetworkSettings:
         "ottla.console.listen",
         "Address of a console that the broker starts beside itself, host:port; not set: none, except with `ottla dev`.",
     )
+    ottla_console_registry = maybe_password(
+        "ottla.console.registry",
+        "URL of a schema registry for that console, http://HOST:PORT or https://USER:PASSWORD@HOST:PORT; not set: none.",
+    )
     ottla_metrics_credentials = maybe_password(
         "ottla.metrics.credentials",
         "user:password for metrics over HTTP. On an address that is not loopback, this or ottla.metrics.token.file is required.",

@@ -37,7 +37,7 @@ def run_cluster(args: Args, count: int, ports: Sequence[int]) -> int:
         first = FIRST_PORT if args.port is None else args.port
         ports = [first + number if first else 0 for number in range(count)]
     settings = settings_of(args)
-    listen = console_address(args, settings.pop("ottla.console.listen", None))
+    listen, registry = console_address(args, settings.pop("ottla.console.listen", None)), settings.get("ottla.console.registry")
     if listen:
         settings.setdefault(METRICS, "127.0.0.1:0")
     cluster = Cluster(
@@ -50,7 +50,7 @@ def run_cluster(args: Args, count: int, ports: Sequence[int]) -> int:
     try:
         cluster.start()
         announce(cluster, (time.perf_counter() - started) * 1000)
-        console = start_console(cluster, listen) if listen else None
+        console = start_console(cluster, listen, registry) if listen else None
         watch(cluster, is_over)
     except (ZooKeeperMissing, ZooKeeperDidNotStart, BrokerDidNotStart) as error:
         raise StartError(str(error).strip().splitlines()[-1]) from error
@@ -89,14 +89,15 @@ def announce(cluster: Cluster, milliseconds: float) -> None:
     sys.stderr.flush()
 
 
-def start_console(cluster: Cluster, listen: str) -> ConsoleProcess:
-    """Starts a console for the cluster on `listen` (host:port), which reads the brokers' HTTP ports. Its lines are printed on stderr."""
+def start_console(cluster: Cluster, listen: str, registry: str | None) -> ConsoleProcess:
+    """Starts a console for the cluster on `listen` (host:port), which reads the brokers' HTTP ports, and the schemas of `registry` (a URL).
+    Its lines are printed on stderr."""
     host, _, port = listen.rpartition(":")
     options = ["-b", cluster.direct_server, "-X", "security.protocol=PLAINTEXT", "--port", port]
     for broker in cluster.brokers:
         for address in HTTP_PORT.findall(broker.log)[-1:]:
             options += ["--metrics", address]
-    return ConsoleProcess(options, lambda line: print(line, file=sys.stderr, flush=True), host=host.strip("[]"))
+    return ConsoleProcess(options, lambda line: print(line, file=sys.stderr, flush=True), host=host.strip("[]"), registry=registry)
 
 
 def watch(cluster: Cluster, is_over: threading.Event) -> None:

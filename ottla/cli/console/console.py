@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from ottla.adapters.console_process import REGISTRY
 from ottla.cli.command import Args, Refused, UsageError, command, flag, headed, hidden, option
 from ottla.cli.optional import library, part
 from ottla.cli.options import DEFAULT_TIMEOUT_MS, properties_of
@@ -43,6 +46,7 @@ def _console(args: Args) -> int:
     if args.host not in LOOPBACK and not args.login:
         raise UsageError(f"{args.host} can be reached from other machines, so users have to log in: add --login, or listen on 127.0.0.1")
     wait_ms = properties.get("request.timeout.ms") or DEFAULT_TIMEOUT_MS
+    args.registry = args.registry or os.environ.get(REGISTRY)
     schemas = part("page schemas").make_page_schemas(args) if args.registry or args.schema or args.message else Schemas()
     settings = Settings(
         properties, max(0.1, float(wait_ms) / 1000), args.host, args.port, args.read_only, args.login,

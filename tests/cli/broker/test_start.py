@@ -91,6 +91,7 @@ def test_seed_topics() -> None:
         (("start", "--acls", "--set", "super.users=admin"), "super.users: Expected User:name but found admin"),
         (("start", "--set", "super.users=User:admin"), "there is no authorizer, so everyone may do everything"),
         (("start", "--set", "ottla.console.listen=8080"), "ottla.console.listen=8080 is not host:port"),
+        (("start", "--set", "ottla.console.registry=me:pw@there"), "ottla.console.registry is not http://HOST:PORT or https://HOST:PORT"),
         (("start", "--config", "no-such-file"), "cannot read no-such-file"),
         (("start", "--set", "num.partitions=many"), "num.partitions"),
         (("start", "--set", "nonsense"), "not of the form key=value"),
