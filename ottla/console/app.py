@@ -28,6 +28,7 @@ from ottla.console.safety import COOKIE, LOCAL_NAMES, App, Guard, Session, Sessi
 from ottla.console.visit import ACTIONS, PAGES, ActionHandler, PageHandler, Visit
 
 LOGIN = "/login"
+API = "/api/v1"
 STATUS_OF = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.GROUP_ID_NOT_FOUND: 404,
@@ -53,17 +54,15 @@ class Console:
         """Returns the ASGI application."""
         routes: list[BaseRoute] = [
             Mount("/static", _Assets(directory=FOLDER / "static")),
-            Route("/api/v1/openapi.json", self._openapi),
-            Route("/topics/{topic}/tail", self._tail),
-            Route("/topics/{topic}/value", self._download(downloads.value)),
-            Route("/topics/{topic}/download", self._download(downloads.table)),
-            Route("/metrics/dashboards/{name}", self._download(downloads.dashboard)),
-            Route("/wire/capture", self._download(downloads.capture)),
+            Route(f"{API}/openapi.json", self._openapi),
+            *(Route(f"{prefix}{streams.PATH}", self._tail(is_json=bool(prefix))) for prefix in ("", API)),
         ]
+        for file in downloads.DOWNLOADS:
+            routes += [Route(f"{prefix}{file.path}", self._download(file.make, is_json=bool(prefix))) for prefix in ("", API)]
         for each in PAGES:
             path = each.path.rstrip("/")
             routes += [
-                Route(f"/api/v1{path or '/overview'}", self._serve(each, is_json=True)),
+                Route(f"{API}{path or '/overview'}", self._serve(each, is_json=True)),
                 Route(f"{path or '/overview'}.json", self._serve(each, is_json=True)),
                 Route(each.path, self._serve(each)),
             ]
@@ -158,21 +157,24 @@ class Console:
     async def _openapi(self, request: Request) -> Response:
         return JSONResponse(openapi.document())
 
-    async def _tail(self, request: Request) -> Response:
-        session = self.session_of(request)
-        return _to_login(request) if session.desk is None else await streams.tail(session.desk, request)
+    def _tail(self, *, is_json: bool) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            session = self.session_of(request)
+            return _to_login(request, is_json=is_json) if session.desk is None else await streams.tail(session.desk, request)
 
-    def _download(self, make: Callable[[Visit], Response]) -> Endpoint:
+        return endpoint
+
+    def _download(self, make: Callable[[Visit], Response], *, is_json: bool) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             session = self.session_of(request)
             if session.desk is None:
-                return _to_login(request)
+                return _to_login(request, is_json=is_json)
             visit = self._visit(request, session, {})
             try:
                 return await run_in_threadpool(make, visit)
             except OttlaError as error:
                 status, page = _failed(error)
-                return _page_response(visit, page, status)
+                return JSONResponse({"error": page.notes[0].text}, status) if is_json else _page_response(visit, page, status)
 
         return endpoint
 

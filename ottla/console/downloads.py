@@ -1,18 +1,21 @@
-"""Files: the records of a page of messages, the bytes of one record, the frames of the live wire,
-Grafana boards, alert rules."""
+"""Files: the records of a page of messages, the bytes of one record, the frames of the live wire, Grafana boards, alert rules. `DOWNLOADS`
+has all.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+from collections.abc import Callable
+from typing import NamedTuple
 
 from starlette.responses import Response
 
 from ottla.base.types import TopicPartition
 from ottla.console.model import PageError
 from ottla.console.pages import wire
-from ottla.console.pages.messages import messages, one_record
+from ottla.console.pages.messages import QUERY, messages, one_record
 from ottla.console.rendering import FOLDER
 from ottla.console.visit import Visit
 
@@ -57,6 +60,26 @@ def dashboard(visit: Visit) -> Response:
     if name not in DASHBOARDS:
         raise PageError(f"There is no file {name[:40]!r}; there are {', '.join(DASHBOARDS)}.", 404)
     return _file((FOLDER / "dashboards" / name).read_bytes(), "application/octet-stream", name)
+
+
+class Download(NamedTuple):
+    """A file: its path, what it has, the names in its query, its media types, and the function that makes it."""
+
+    path: str
+    summary: str
+    query: tuple[str, ...]
+    media_types: tuple[str, ...]
+    make: Callable[[Visit], Response]
+
+
+DOWNLOADS = (
+    Download("/topics/{topic}/value", "The bytes of a record's value", ("partition", "offset"), ("application/octet-stream",), value),
+    Download("/topics/{topic}/download", "Records of a topic as JSON lines, or with form=csv as CSV", ("form", *QUERY),
+             ("application/jsonl", "text/csv"), table),
+    Download("/metrics/dashboards/{name}", "The Grafana board or the alert rules", (), ("application/octet-stream",), dashboard),
+    Download("/wire/capture", "The frames of the live wire as a packet capture", ("broker", "api", "client"),
+             ("application/vnd.tcpdump.pcap",), capture),
+)  # fmt: skip
 
 
 def _file(data: bytes, media_type: str, name: str) -> Response:

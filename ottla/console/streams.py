@@ -25,6 +25,7 @@ EVENT_RECORDS_MAX = 100
 """Records in one event. A browser shows the newest records of each interval, and the number of skipped records."""
 EVENT_S = 0.25
 LETTERS_MAX = 400
+PATH = "/topics/{topic}/tail"
 
 _open_tails = threading.BoundedSemaphore(TAILS_MAX)
 

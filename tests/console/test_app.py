@@ -96,9 +96,26 @@ def test_every_element_with_an_id_has_its_own(visitor: Visitor) -> None:
 
 def test_the_openapi_document_has_every_page(visitor: Visitor) -> None:
     paths = visitor.json("/api/v1/openapi.json")["paths"]
-    assert set(paths) == {page.path.rstrip("/") or "/overview" for page in PAGES}
+    files = {f"/topics/{{topic}}/{name}" for name in ("download", "tail", "value")} | {"/metrics/dashboards/{name}", "/wire/capture"}
+    assert set(paths) == {page.path.rstrip("/") or "/overview" for page in PAGES} | files
+    assert set(paths["/topics/{topic}/download"]["get"]["responses"]["200"]["content"]) == {"application/jsonl", "text/csv"}
     topic = paths["/topics/{topic}/messages"]["get"]["parameters"]
     assert {(one["name"], one["in"]) for one in topic} >= {("topic", "path"), ("from", "query"), ("text", "query")}
+
+
+def test_every_route_of_the_interface_is_in_the_document(visitor: Visitor) -> None:
+    routes = visitor.console.app()._app.routes  # type: ignore[attr-defined]
+    served = {route.path.removeprefix("/api/v1") for route in routes if route.path.startswith("/api/v1/")}
+    assert served == {*visitor.json("/api/v1/openapi.json")["paths"], "/openapi.json"}
+
+
+def test_files_of_the_interface_are_refused_as_json(visitor: Visitor) -> None:
+    at = "/api/v1/topics/orders"
+    assert visitor.get(f"{at}/value?partition=0&offset=3") == "plain 0"
+    assert visitor.json(f"{at}/download?from=from_offset&at=3&partition=0&count=1")["value"] == "plain 0"
+    for path, sentence in (("value?partition=0&offset=999", "has no record at offset 999"), ("download?from=x", "is no position")):
+        answer = visitor.http.get(f"{at}/{path}")
+        assert answer.status_code in (400, 404) and sentence in answer.json()["error"]
 
 
 def test_every_answer_forbids_scripts_of_others(visitor: Visitor) -> None:
