@@ -63,7 +63,7 @@ def dashboard(visit: Visit) -> Response:
 
 
 class Download(NamedTuple):
-    """A file: its path, what it has, the names in its query, its media types, and the function that makes it."""
+    """A file: path, summary, names in the query, media types, and the function that makes it."""
 
     path: str
     summary: str
