@@ -1,8 +1,8 @@
 """Keys, values and headers of many records at once: finds their bytes, and copies them into Arrow.
 
-pyarrow copies the bytes once: an array over the batch's bytes has each blob and the gap after it as elements, and every second element is
-taken. Headers are read in rounds: the first header of each record, then the second, and so on. When few records have headers left, these
-are read one by one.
+pyarrow copies the bytes once: it sees the batch's bytes as an array whose elements are alternately a blob and the gap after it, and takes
+every second element. Headers are read in rounds: the first header of each record, then the second, and so on. When few records have headers
+left, these are read one by one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def read_headers(buffer: bytes, at: Any, ends: Any) -> Any:
     data = np.frombuffer(buffer, np.uint8)
     counts, at = read_varints(data, at)
     if (counts & 1).any() or (counts > ends - at).any():
-        # A header takes two bytes or more, and a count in zigzag form is twice the count.
+        # A header takes two bytes or more, and a count in zigzag form is twice the number of headers.
         raise WireError("a record with more headers than it has bytes for")
     counts >>= 1
     firsts = np.append(0, np.cumsum(counts))

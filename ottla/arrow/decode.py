@@ -154,7 +154,8 @@ def _decode_group(fetched: Fetched, group: Sequence[_Section], end: int, schema:
 
 
 def _first_damaged(fetched: Fetched, group: Sequence[_Section], error: Exception) -> DamagedBatchError:
-    """Returns an error that names the damaged batch. Each batch is read by the codec for single records, whose messages are precise."""
+    """Returns an error that names the damaged batch. It decodes each batch with the codec for single records, whose messages are precise.
+    """
     for section in group:
         try:
             deque(iter_records(section.batch), maxlen=0)
@@ -180,7 +181,7 @@ def _record_bounds(buffer: bytes, group: Sequence[_Section]) -> _Bounds:
 
 
 def _append_starts(starts: list[int], data: bytes, position: int, count: int) -> None:
-    """Appends the starts of `count` records: walks some one by one, then tries whether more have the same size."""
+    """Appends the starts of `count` records: walks some records one by one, then tests whether the following ones have the same size."""
     wanted, turns, window = len(starts) + count, _TURNS_MIN, _RUN_MIN
     while len(starts) < wanted:
         position = _walk(starts, data, position, min(turns, wanted - len(starts)))
@@ -208,7 +209,7 @@ def _walk(starts: list[int], data: bytes, position: int, count: int) -> int:
                 else:
                     position += step[low] + step_high[data[position + 1]]
         except IndexError:
-            # A length of three bytes or more; one that is cut off raises IndexError again.
+            # The length has three bytes or more; a truncated length raises IndexError again.
             length, position = read_zigzag(data, position)
             position += length >> 1
     return position

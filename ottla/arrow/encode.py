@@ -1,7 +1,7 @@
 """Encodes Arrow rows as record batches, column by column, without a Python object per record.
 
 numpy computes the fixed part of each record (its length, the deltas, the lengths of key and value) as one array of bytes. pyarrow joins it
-with key and value row by row, and the result *is* the body of the batch. Headers are joined the same way first, entry by entry.
+with key and value row by row, and the result is the body of the batch. Before that, the headers of each row are joined in the same way.
 
 Offsets begin at 0 in each batch. Producer id, epoch and sequence are -1; the sender of the batch sets them. Rows without a timestamp get
 the time of the call. A batch that compression does not shrink stays uncompressed. `partitioning.py` chooses the partitions.

@@ -1,4 +1,4 @@
-"""Kafka's murmur2 of many keys at once, so that keys get the same partition as with other producers.
+"""Computes Kafka's murmur2 of many keys at once, so that each key gets the same partition as with other producers.
 
 The keys are processed longest first, four bytes of each per step, so that finished keys form the end of the array. When only a few long
 keys are left, each is hashed alone.

@@ -1,7 +1,7 @@
-"""Zigzag varints of many records at once: reads one at each position of an array, and encodes columns of numbers.
+"""Reads and writes the zigzag varints of many records at once: one varint at each position of an array, and whole columns of numbers.
 
-Both process one byte of all records per step, so the number of steps is the length of the longest number. Finding where each record of a
-batch begins needs a loop (`decode.py`).
+Both process one byte of all records per step, so the number of steps is the length in bytes of the longest number. Finding where each
+record of a batch begins needs a loop (`decode.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CONTINUED = 128
 
 
 def read_varints(data: Any, at: Any, bits: int = 32) -> tuple[Any, Any]:
-    """Reads the varint at each position; returns the numbers, still in zigzag form, and the end of each.
+    """Reads the varint at each position. Returns the numbers, still in zigzag form, and the position after each number.
 
     `data` is an array of uint8, `at` of int64. The numbers are int64, or uint64 for `bits` = 64. A position beyond the end raises
     IndexError, a number of more than `bits` bits WireError.

@@ -1,4 +1,5 @@
-"""The columns of a frame: which stored columns they need, and how keys and values become text or typed values."""
+"""Chooses the columns of a frame: which fields of record batches they need, and how keys and values are converted to text or typed values.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ FORMS = {"key": ("bytes", "text"), "value": ("bytes", "text", *FORMATS)}
 
 
 class Columns(NamedTuple):
-    """`stored` are the fields that are decoded from record batches, `schema` has the fields of the frame. `values` decodes typed values; if
-    one does not fit, it is null, or with `is_fatal` an error."""
+    """The columns of a frame. `stored` are the fields that are decoded from record batches, `schema` has the fields of the frame. `values`
+    decodes typed values; a value that does not fit becomes null, or with `is_fatal` raises an error.
+    """
 
     stored: Any
     schema: Any
@@ -24,7 +26,7 @@ class Columns(NamedTuple):
     is_fatal: bool = True
 
     def select(self, names: Sequence[str]) -> Columns:
-        """Returns some of the columns. Raises `FrameUsageError` for a name that is none of them."""
+        """Returns some of the columns. Raises `FrameUsageError` for an unknown name."""
         _check_names(names, self.schema.names)
         wanted = [*names, "offset"] if self.values is not None and "value" in names and "offset" not in names else names
         known = arrow_schema(include_headers=True)
@@ -56,7 +58,9 @@ class Columns(NamedTuple):
 
 
 def chosen_columns(names: Sequence[str], *, key: str, value: str) -> Columns:
-    """Returns the columns of these names, typed values as bytes. Raises `FrameUsageError` for an unknown name or form."""
+    """Returns the columns with these names; typed values are bytes until `with_values` is called. Raises `FrameUsageError` for an unknown
+    name or form.
+    """
     forms = {"key": key, "value": value}
     for argument, form in forms.items():
         if form not in FORMS[argument]:

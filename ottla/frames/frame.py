@@ -5,9 +5,10 @@
     orders = ottla.frame("orders", since="-1h", value_format="json")
     orders.to_polars()
 
-A `Frame` has no records, only the offsets to read and the columns. Each conversion reads the topic, partition by partition in the order of
-offsets, while the next Fetch is in flight. `to_reader` and every library that reads Arrow streams (`__arrow_c_stream__`) get batches of at
-most 65,536 rows, so memory is bounded for a topic of any size. `to_arrow`, `to_polars` and `to_pandas` hold all rows.
+A `Frame` has no records, only the offsets to read and the columns. Each conversion reads the topic again, partition by partition in the
+order of offsets; the next Fetch is in flight while records are decoded. `to_reader` and every library that reads Arrow streams
+(`__arrow_c_stream__`) get batches of at most 65,536 rows, so memory is bounded for a topic of any size. `to_arrow`, `to_polars` and
+`to_pandas` hold all rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`ottla sql`: a SELECT of DuckDB whose tables are topics.
+"""Runs `ottla sql`: a SELECT in DuckDB whose tables are topics.
 
 DuckDB parses the query. Each table that the query names becomes a frame, unless a file has that name, and the plan of the query says which
 columns are decoded. DuckDB reads the frames as streams, so memory is bounded by the query's own state; DuckDB writes to disk what does not
@@ -26,7 +26,7 @@ ROWS = 1000
 
 
 class Result(NamedTuple):
-    """The names of an answer's columns, and its rows, some at a time, while DuckDB computes them."""
+    """The result of a query: the names of its columns, and an iterator over chunks of rows, which DuckDB computes meanwhile."""
 
     columns: Sequence[str]
     rows: Iterator[list[tuple[Any, ...]]]
@@ -55,7 +55,7 @@ def run_query(text: str, open_frame: Callable[[str], Frame]) -> Result:
 
 
 class _Table:
-    """A frame as DuckDB reads it: columns that are not in `needed` are null instead of decoded.
+    """The Arrow stream that DuckDB reads for a frame. Columns that are not in `needed` are null instead of decoded.
 
     It keeps the error that ends a stream, because DuckDB reports only its text.
     """
@@ -150,7 +150,8 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _needed_columns(connection: Any, text: str) -> set[str]:
-    """Returns the columns that the plan of the query reads from any of the frames; all if the plan names none, or others.
+    """Returns the columns that the plan of the query reads from any of the frames. Returns all columns if the plan names none, or names
+    unknown columns.
 
     A plan may name fields of a struct: `value.amount`.
     """

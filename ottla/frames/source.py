@@ -1,4 +1,4 @@
-"""Where frames are read and written: the cluster, and the settings of its client."""
+"""The cluster of a frame, and the settings of the client that reads or writes it."""
 
 from __future__ import annotations
 

@@ -1,18 +1,19 @@
-"""Finds the offsets at the start and the end of a batch, for the sink on the driver.
+"""Finds the source offsets at the start and the end of a Spark micro-batch, for the sink on the driver, which commits them.
 
 Spark writes the end of a batch into the query's offset log, `<checkpoint>/offsets/<batch id>`, before the batch runs; the previous entry is
 its start. If the driver cannot read the checkpoint as files (an object store), the sink reads a rendezvous file on its host instead. The
 source writes this file when Spark plans a batch (`leave_range`), and the sink marks it after the commit (`mark_used`). Spark does not plan
-a batch without data, so a batch that finds a marked file has no new offsets. A rendezvous file supports one source per group. Tasks find
-sources with another group (`source_groups.py`).
+a batch without data, so a batch that finds a marked file has no new offsets. A rendezvous file supports one source per group. If the
+checkpoint cannot be read, only the tasks can notice that another source of the query has another group (`source_groups.py`).
 
-A stream that is used twice in a query, as in a join with itself, has equal offsets for each use. Two separate reads of a topic have their
-own offsets. If the reads differ in an offset, or one of them has more partitions, the lowest offset of each partition is committed, with a
-checksum of all offsets.
+If a query uses the same stream twice, as in a join with itself, both uses have the same offsets. Two separate reads of a topic each have
+their own offsets. If these offsets differ in a partition, or one read has more partitions, the lowest offset of each partition is
+committed, with a checksum of all offsets.
 
 A query without an `ottla` source counts its batches instead (`decision.py`). At least one source must have the sink's group. A source with
 another group is refused, because the sink commits only the offsets of its own group. A source without a group keeps its position in the
-checkpoint. If neither sink nor sources have a group, the batches are counted in a group of the query's own (`group_of_query`).
+checkpoint. If neither sink nor sources have a group, the sink counts the batches in a group that belongs to this query only
+(`group_of_query`).
 """
 
 from __future__ import annotations
@@ -81,8 +82,9 @@ def find_batch_range(
 
 
 def same_topics(before: StoredOffsets, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """Returns the offsets in `before`, and the last offsets of partitions that were missing then, without the partitions of topics that
-    were deleted and created again since."""
+    """Returns the offsets in `before`, and the last offsets of partitions that were missing then. Omits topics that were deleted and
+    created again since.
+    """
     return {
         partition: offset
         for partition, offset in {**before.gone, **before.offsets}.items()
@@ -100,7 +102,9 @@ def find_query_id(checkpoint: str | None) -> str | None:
 
 
 def find_last_batch(checkpoint: str | None) -> int | None:
-    """Returns the number of the last batch in the offset log, running or done; None if there is none or the log cannot be read."""
+    """Returns the number of the last batch in the offset log, whether it still runs or is done. Returns None if there is no batch or the
+    log cannot be read.
+    """
     directory = local_path(checkpoint)
     try:
         names = [] if directory is None else os.listdir(directory / "offsets")

@@ -1,8 +1,9 @@
 """The metadata of each committed offset of a pipeline: the query and number of the batch that ends there, a digest of the batch's output,
 and how often the pipeline was restarted.
 
-The relay compares the metadata when offsets alone decide nothing (such as for a batch that moves no offset), and `verify` compares the sink
-with it. The number of restarts decides nothing. The metadata is JSON of 90 to 180 bytes, far below `offset.metadata.max.bytes` (4096).
+If the offsets alone do not show whether a batch is committed (for example, a batch that moves no offset), the relay compares the metadata.
+`verify` compares the sink with the metadata. The number of restarts is not compared. The metadata is JSON of 90 to 180 bytes, far below
+`offset.metadata.max.bytes` (4096).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Clients of the cluster in Spark's processes, one for each set of options, and their errors as one line.
+"""Opens and keeps clients of the cluster in Spark's processes, one for each set of options, and converts their errors to one line.
 
-Spark's Python processes serve many batches and tasks, one at a time, so a client is opened once and reused. When a transport error is
-reported, the clients with these options are closed, and the next use opens another one. Read-only requests (`ask`) are repeated while
-connections break, within the request timeout.
+Spark's Python processes serve many batches and tasks, one at a time, so a client is opened once and reused. After a transport error all
+clients with these options are closed, and the next use opens another one. If a connection breaks, a read-only request (`ask`) is repeated
+within the request timeout.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def forget(connection: ClusterConnection) -> None:
 
 @contextmanager
 def explained(connection: ClusterConnection, option: str) -> Iterator[None]:
-    """Converts a client's error to a `PipelineError` of one line that begins with the name of the option to check: the address, the login
-    or the group if one of these is at fault, else `option`. Transport errors also close the clients.
+    """Converts a client's error to a `PipelineError` of one line that begins with the name of the option to check: the option of the
+    address, the login or the group if one of these caused the error, else `option`. Transport errors also close the clients.
     """
     try:
         yield
@@ -74,8 +74,8 @@ def explained(connection: ClusterConnection, option: str) -> Iterator[None]:
 
 
 def ask(connection: ClusterConnection, option: str, question: Callable[[Client], T], *, use: str = "") -> T:
-    """Returns the result of a read-only request, which is repeated while connections break. No attempt begins after `timeout_s`. Raises
-    `PipelineError` as `explained` does.
+    """Returns the result of a read-only request. If a connection breaks, it repeats the request, until `timeout_s` seconds after the first
+    attempt. Raises `PipelineError` as `explained` does.
 
     `use` chooses the client as in `client_of`. A cluster that this process has not reached yet gets only a few quick attempts, because
     waiting does not help if the address is wrong.

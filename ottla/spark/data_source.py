@@ -3,7 +3,7 @@
     spark.readStream.format("ottla").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders").load()
 
 Columns: `COLUMNS` (and `headers` with `includeHeaders`), or some of them with `.schema("key BINARY, value BINARY")`. Spark requests all
-columns of a Python source and copies each column for every row, whether the query uses the column or not.
+columns of a Python source, and copies every column even if the query does not use it.
 
 A batch read is a snapshot taken at `load()`: each action reads the same records. With `.schema(...)` the snapshot is taken when the action
 begins. The options of a source are checked when the DataFrame is made, so that a misspelled one is reported immediately.
@@ -133,8 +133,9 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _resolved(source: SourceOptions, given: Any = None) -> Any:
-    """Returns the schema of typed values, and checks the topic of dead letters. `given` is the type of the column in `.schema(...)`, which
-    JSON may have instead of a schema. Raises `PipelineError`."""
+    """Returns the schema of typed values, and checks the topic of dead letters. `given` is the type of the value column in `.schema(...)`;
+    JSON needs no other schema. Raises `PipelineError`.
+    """
     from ottla.spark.typed_values import resolve_source
 
     assert source.values is not None

@@ -1,16 +1,17 @@
 """Decides whether a batch is committed, still to be sent, or in conflict, by comparing its range with the group's committed offsets.
 
 If the committed offsets equal the batch's start, the batch is to be sent. If they equal its end, the batch is done. Anything else is a
-conflict. A batch whose start equals its end moves no offset (a watermark closed windows, or another source had the data). Then the metadata
-of the committed offsets decides, which names query and batch. The metadata also decides if several sources of the query read a partition at
-different offsets, because one committed offset cannot represent all of them.
+conflict. A batch whose start equals its end moves no offset (a watermark closed windows, or another source had the data). Then this module
+compares the query and batch that are named in the metadata of the committed offsets. It also compares the metadata if several sources of
+the query read a partition at different offsets, because one committed offset cannot represent all of them.
 
-A query without offsets in its group (files, the rate source, sources without a group) is counted in it: batch n moves the group's offset of
-one partition from n to n + 1, in the transaction with the output. The batches are counted in partition 0 of the sink's topic. If rows name
-their topics in a column, the first batch with output chooses partition 0 of its alphabetically first topic, and later batches find this
-partition in the group's offsets. Batches before the first output have nothing to commit.
+Some queries have no source whose offsets the group could store: they read files, the rate source, or topics without a group. For such a
+query the group's offset of one partition counts the batches: batch n moves it from n to n + 1, in the transaction with the output. The
+batches are counted in partition 0 of the sink's topic. If rows name their topics in a column, the first batch with output chooses partition
+0 of its alphabetically first topic, and later batches find this partition in the group's offsets. Until the first output, batches commit
+nothing.
 
-The offsets must be read after InitProducerId, so that no transaction of an earlier driver can still change them.
+The caller must read the committed offsets after InitProducerId, so that no transaction of an earlier driver can still change them.
 
 The committed metadata also counts restarts: a batch of another run than the last committed one adds one. This decides nothing.
 
@@ -38,9 +39,9 @@ class BatchRange(NamedTuple):
 
     A partition missing in `start` is new in this batch, as are partitions of a topic that was deleted and created again since the previous
     batch. `start` is None if it is unknown; then only the first batch of a checkpoint can be decided. `topic_ids` are the known ids at the
-    end of the batch. If several sources read a partition, `start` and `end` have the lowest offset; if their offsets differ, `apart` has a
-    checksum of all offsets at the start and at the end. `is_counted`: no source has offsets of the group, and the range is the batch number
-    (`counted_range`).
+    end of the batch. If several sources read a partition, `start` and `end` have the lowest offset of these sources. If the sources are at
+    different offsets, `apart` has two checksums: of all offsets at the start, and of all offsets at the end. `is_counted` means that no
+    source has the group: the range is then from the batch number to the next number (`counted_range`).
     """
 
     start: BatchOffsets | None
@@ -121,11 +122,11 @@ def is_replaced(before: str, now: str) -> bool:
 
 
 def _places(batch: PlannedBatch, start: BatchOffsets, committed: Mapping[TopicPartition, Committed]) -> tuple[bool, bool]:
-    """Returns whether any partition is committed at the batch's start, and whether any is committed at its end, among the partitions that
-    the batch moves. A partition without a committed offset counts as at the start.
+    """Compares each partition that the batch moves. Returns whether the committed offset of any is the batch's start, and whether the
+    committed offset of any is its end. A partition without a committed offset is treated as being at the start.
 
-    Raises `OffsetConflictError` for an offset at neither. It also refuses a missing offset, unless the partition is new, the batch is the
-    first one, or the checkpoint is trusted.
+    Raises `OffsetConflictError` for an offset that is neither. It also raises it for a missing offset, unless the partition is new, the
+    batch is the first one, or the checkpoint is trusted.
     """
     at_start = at_end = False
     for partition, end in batch.range.end.items():
@@ -150,7 +151,8 @@ def _places(batch: PlannedBatch, start: BatchOffsets, committed: Mapping[TopicPa
 def _is_in_metadata(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
     """Like `is_committed`, for a batch that moves no offset: compares it with the newest batch in the metadata.
 
-    Each commit covers all partitions of its batch. A partition that did not exist for some batches still has the metadata of an older one.
+    Each commit covers all partitions that its batch had. If a partition was missing during later batches, its offset still has the metadata
+    of an older batch.
     """
     found = _last_batches(batch, committed)
     numbers = [one.batch_id for one in found if one is not None and one.query_id == batch.query_id]
@@ -180,8 +182,9 @@ def _is_committed_apart(batch: PlannedBatch, start: BatchOffsets, committed: Map
 
 
 def _is_committed_first(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
-    """Like `is_committed`, if the start is unknown. Raises `OffsetConflictError` for any but the first batch of a checkpoint, and if the
-    offsets leave open whether the batch is committed."""
+    """Like `is_committed`, if the start is unknown. Raises `OffsetConflictError` if this is not the first batch of the checkpoint, or if
+    the offsets do not show whether the batch is committed.
+    """
     if batch.batch_id > 0:
         raise _conflict(batch, committed, f"the checkpoint's offset log has no entry {batch.batch_id - 1}")
     found = {partition: committed[partition].offset for partition in batch.range.end if partition in committed}
@@ -197,8 +200,9 @@ def _is_committed_first(batch: PlannedBatch, committed: Mapping[TopicPartition, 
 
 
 def _last_batches(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> set[CommitMetadata | None]:
-    """Returns the batches that the metadata of the committed offsets names, None for an offset of another program. All partitions of a
-    pipeline's commit name the same batch."""
+    """Returns the different batches in the metadata of the committed offsets, and None among them if another program committed an offset.
+    After a pipeline's commit all partitions name the same batch.
+    """
     found = (parse_metadata(committed[partition].metadata) for partition in batch.range.end if partition in committed)
     return {None if one is None else one._replace(start=0, topic_id="") for one in found}
 
@@ -248,10 +252,11 @@ def counted_range(batch_id: int, topic: str | None) -> BatchRange:
 
 
 def place_count(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed], targets: Collection[TopicPartition]) -> PlannedBatch:
-    """Returns the batch with the partition that counts its batches: the partition where the query, or else another pipeline of the group,
-    has counted before; else partition 0 of the first topic with output. Without either the batch is unchanged.
+    """Chooses the partition whose offset counts the query's batches, and returns the batch with this partition. It is the partition that
+    this query has used before. Otherwise it is a partition that another pipeline of the group has used; `check_query` then refuses the
+    batch. Otherwise it is partition 0 of the alphabetically first topic with output; without output the batch is returned unchanged.
 
-    A partition that is chosen now has no committed offset yet, so `trusts_checkpoint` is set.
+    A partition that is used for the first time has no committed offset yet, so `trusts_checkpoint` is set.
     """
     of_pipelines = {partition: found for partition, one in committed.items() if (found := parse_metadata(one.metadata)) is not None}
     own = [partition for partition, found in sorted(of_pipelines.items()) if found.query_id == batch.query_id]
@@ -269,7 +274,7 @@ def _range_in(partition: TopicPartition, batch_id: int) -> BatchRange:
 
 
 def check_query(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> None:
-    """Raises `OffsetConflictError` if another query has counted its batches in the group, because its numbers mean other batches."""
+    """Raises `OffsetConflictError` if the group's offset counts the batches of another query. The same number then means another batch."""
     if not batch.range.is_counted or not batch.query_id:
         return
     for partition in batch.range.end:

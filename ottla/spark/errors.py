@@ -37,7 +37,7 @@ class OffsetConflictError(PipelineError):
 
 
 class OutputError(PipelineError):
-    """Rows cannot be written: a null topic, a partition that does not exist, a value that is too large, an output beyond its bound."""
+    """Rows cannot be written: a null topic, a partition that does not exist, a value that is too large, or more output than allowed."""
 
 
 class SpoolError(PipelineError):

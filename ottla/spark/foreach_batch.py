@@ -1,9 +1,10 @@
-"""`foreachBatch` with the guarantees of the sink: the output of a function is committed exactly once, together with the group's offsets.
+"""Makes functions for Spark's `foreachBatch` with the guarantees of the sink: their output is committed exactly once, together with the
+group's offsets.
 
     commit = exactly_once(function, options, checkpoint=checkpoint)
     query = rows.writeStream.foreachBatch(commit).option("checkpointLocation", checkpoint).start()
 
-It is for output that one stream of rows cannot express: several outputs of a batch in one transaction, or output that depends on the whole
+Use it if one stream of rows cannot express the output: several outputs of a batch in one transaction, or output that depends on the whole
 batch. `function` may run again for a batch that was committed before a crash; its output is then not sent. Its other side effects are not
 covered. Spark fails a stateful query if its rows are not used, so they are consumed here if the function returns None.
 """

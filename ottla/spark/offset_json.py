@@ -1,11 +1,12 @@
-"""The source's offsets as JSON, as Spark stores them in a query's offset log (a line per source) and shows them in its progress.
+"""Encodes and decodes the source's offsets as JSON. Spark stores this JSON in a query's offset log (a line per source) and shows it in its
+progress.
 
     {"orders": {"0": 120, "1": 98}, "@ottla": {"group": "orders-etl", "ids": {"orders": "q2bPEP9tQHe4bbvrJwmLLg"}}}
 
-The topics have the form of Spark's Kafka connector, so that tools for its progress can read ours. Additional data are under a key that is
-not a valid topic name. The group lets the sink recognize the lines of its own pipeline among other sources. The topic ids are stored
-because offsets are meaningless in another topic of the same name; brokers older than Kafka 2.8 have no ids. The field `gone` has the last
-offsets of missing partitions (`failOnDataLoss=false`); a partition that exists again is read from that offset.
+The topics have the form of Spark's Kafka connector, so that tools for its progress can read ours. The key `@ottla`, which is not a valid
+topic name, has additional data. The group lets the sink recognize the lines of its own pipeline among other sources. The topic ids are
+stored because offsets are meaningless in another topic of the same name; brokers older than Kafka 2.8 have no ids. The field `gone` has the
+last offsets of missing partitions (`failOnDataLoss=false`); a partition that exists again is read from that offset.
 
 Checkpoints of older versions have `{"group": ..., "offsets": {"orders": ...}, "ids": ...}`, the oldest without `ids`.
 """

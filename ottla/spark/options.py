@@ -1,9 +1,9 @@
 """The options of the source and the sink, with the names of Spark's own Kafka connector, parsed and checked.
 
-A query is migrated by changing its format. Options without use here are accepted and ignored (`WITHOUT_EFFECT`). A key whose meaning the
-pipeline itself defines (`OWNED`) is refused, unless its value is in `AS_OWNED`. A name without `kafka.` that resembles a known option is
-refused too. Any other unknown key gives a warning. Names are case-insensitive. Every refusal is an `OptionError` whose message begins with
-the option's name. The names and meanings are in `option_tables.py`. Needs no pyspark.
+A query is migrated by changing its format. Options without use here are accepted and ignored (`WITHOUT_EFFECT`). A key that the pipeline
+sets itself (`OWNED`) is refused, unless its value is the pipeline's own value (`AS_OWNED`). A name without `kafka.` that resembles a known
+option is refused too. Any other unknown key gives a warning. Names are case-insensitive. Every refusal is an `OptionError` whose message
+begins with the option's name. The names and meanings are in `option_tables.py`. Needs no pyspark.
 """
 
 from __future__ import annotations

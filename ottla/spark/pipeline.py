@@ -1,4 +1,5 @@
-"""An exactly-once pipeline as an object to run: source topics, a function from DataFrame to DataFrame, sink topics or a table, and a group.
+"""`Pipeline`: an exactly-once pipeline that users define and run. It has source topics, a function from DataFrame to DataFrame, sink topics
+or a table, and a group.
 
     from ottla.spark import Pipeline
 
@@ -39,13 +40,13 @@ class Pipeline:
     """A streaming query from topics to topics, or to a table, whose input offsets and output are committed together.
 
     - `transform` gets the source's rows (key, value, topic, partition, offset, timestamp, ...) and returns rows with a `value` and
-      optionally `key`, `topic`, `partition`, `headers`. It must be deterministic where it keeps state.
+      optionally `key`, `topic`, `partition`, `headers`. A stateful `transform` must be deterministic.
     - `source`: a topic, or several. To join streams, pass a mapping from name to topics: `transform` then gets one DataFrame per name, as
       keyword arguments.
     - `sink`: one topic, or several; with several, each row names its topic in the column `topic`. Or a `Table`, which gets all columns of
       the rows; then `transform` may return any columns.
-    - `group` holds the committed offsets. Each pipeline needs its own; a second copy fences the first. With a table, the table's log holds
-      them, and the group gets them after each commit.
+    - `group` holds the committed offsets. Each pipeline needs its own group; a second copy fences the first. With a table, the table's log
+      has the offsets, and they are copied to the group after each commit.
     - `bootstrap`: some of the brokers. The default is in `OTTLA_BOOTSTRAP` or `KAFKA_BOOTSTRAP_SERVERS`, else localhost:9092.
     - `starting_offsets`: where a group without offsets begins: `earliest`, `latest`, or JSON per partition.
     - `trigger`: empty to run one batch after another, `available-now` to stop at the current end of the source, or an interval such as `5

@@ -1,8 +1,8 @@
-"""Plans the offsets of a batch and their distribution over tasks: pure functions on maps from partition to offset.
+"""Plans which offsets a batch reads and how they are divided among tasks. These are pure functions on maps from partition to offset.
 
-An offset here is the next one to read; ranges are [start, end). Everything counts offsets, never records. Markers, aborted records and
-compaction leave gaps, and a range is done when the position reaches its end. The same arguments give the same plan, so a batch that is
-planned again after a crash covers the same records. No clock, no sockets, no pyspark.
+An offset here is the next one to read; ranges are [start, end). All limits and sizes count offsets, not records: markers, aborted records
+and compaction leave offsets without a record. A range is therefore done when the position reaches its end. The same arguments give the same
+plan, so a batch that is planned again after a crash covers the same records. The module uses no clock, no sockets and no pyspark.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def starting_offsets(
 
 
 def ending_offsets(position: ReadPosition, bounds: BoundsByPartition, found: Mapping[TopicPartition, int]) -> SourceOffsets:
-    """Returns where each partition ends, at most the end of its bounds. `found` is as in `starting_offsets`; the end of a partition without
-    a record at or after the timestamp is the end of its bounds. Raises `OptionError` for `earliest`, an offset beyond the end, and a
-    missing or unknown partition.
+    """Returns where each partition ends, at most the end of its bounds. `found` is as in `starting_offsets`; a partition without a record
+    at or after the timestamp ends at the end of its bounds. Raises `OptionError` for `earliest`, an offset beyond the end, and a missing or
+    unknown partition.
     """
     if position.kind == "earliest":
         raise OptionError(f"{position.option}: earliest makes no sense as an end")

@@ -1,4 +1,4 @@
-"""Maintains the state of a running pipeline from Spark's progress of its batches and the commits in the group's log.
+"""Maintains the state of a running pipeline, from Spark's reports about its batches and from the group's commits in `__consumer_offsets`.
 
 The recorder has its own client with a short timeout, so that an unreachable broker does not delay the pipeline. After a failed request the
 log is read again at a later observation, with growing pauses.
@@ -77,7 +77,7 @@ class ProgressRecorder:
     def _take(self, progress: Mapping[str, Any]) -> bool:
         batch_id = int(progress["batchId"])
         if batch_id <= self.batch_seen or "addBatch" not in progress.get("durationMs", {}):
-            return False  # known, or a trigger that found nothing to do
+            return False  # a report that is known already, or a trigger without data
         self.batch_seen = batch_id
         self.state.batches += 1
         self.state.rows_in += int(progress.get("numInputRows", 0)) // self._reads
@@ -194,7 +194,7 @@ def take_ends(state: PipelineState, client: Client) -> bool:
 
 
 def take_commit(state: PipelineState, commit: GroupCommit) -> None:
-    """Adds one commit of the group to its state; a commit of another program only moves the positions."""
+    """Adds one commit of the group to its state. A commit of another program changes only the positions in the state."""
     if commit.metadata is not None:
         state.query_id, state.batch_id = commit.metadata.query_id, commit.metadata.batch_id
         state.commits += 1

@@ -1,7 +1,8 @@
-"""Compares a pipeline's commits with the records in its sink: each input range once, each batch's output complete and once.
+"""Compares a pipeline's commits with the records in its sink. Each input range must be committed once, and each batch's output must be
+there completely and once.
 
-Pure: `judge` returns `Findings` about its arguments. A fault with a transaction may be temporary, because markers reach partitions one
-after another; the caller then reads further and judges again. A fault without a transaction is final.
+`judge` is a pure function; it returns `Findings`. A fault with a transaction may be temporary, because markers reach partitions one after
+another; the caller then reads further and judges again. A fault without a transaction is final.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ def _without_trimmed(
     partitions: Mapping[TopicPartition, SinkPartition],
     findings: Findings,
 ) -> list[ProofFault | None]:
-    """Drops faults about missing rows that retention or DeleteRecords may have removed; adds a fault if every output has lost rows.
+    """Drops faults about missing rows if retention or DeleteRecords may have removed the rows. Adds a fault if every output has lost rows.
 
     In each partition the output is in commit order. If the oldest records of a partition are removed, rows may be missing up to the first
     commit with remaining rows there, and at most as many rows as offsets were removed.

@@ -30,7 +30,7 @@ def read_ranges(options: SourceOptions, assigned: InputPartition | None, form: R
 
     leave_group(options.group)
     if assigned is None or assigned.value is None:
-        return  # the partition that Spark adds to an empty plan, before Spark 4.2 None
+        return  # the partition that Spark adds to an empty plan; None before Spark 4.2
     with as_pipeline_errors():
         reader = RowReader(options, form)
     for one in assigned.value:

@@ -1,21 +1,23 @@
 """Commits the output of a batch from the driver, exactly once: one transaction with the records and the group's source offsets.
 
-For each batch it does these steps in this order: InitProducerId, which ends an open transaction of an earlier driver and fences it; reading
-the group's committed offsets; comparing them with the batch's range (`decision.py`); appending the record batches of all tasks, stamped
-with producer id, epoch and sequence numbers; the new offsets with metadata; EndTxn. Tasks append nothing, so their retries and stragglers
-do not matter. Correctness depends on the protocol, not on this process: it may be killed at any point and another may continue, or both may
-run concurrently.
+For each batch it does these steps in this order: it sends InitProducerId, which ends an open transaction of an earlier driver and fences
+that driver; reads the group's committed offsets; compares them with the batch's range (`decision.py`); appends the record batches of all
+tasks, stamped with producer id, epoch and sequence numbers; sends the new offsets with metadata; sends EndTxn. Tasks append nothing, so
+their retries and stragglers do not matter. Correctness depends on the protocol, not on this process: it may be killed at any point and
+another may continue, or both may run concurrently.
 
 - The transactional id is derived from the group, so a second copy of the pipeline is fenced. A fenced driver stops; two drivers that both
   continued would fence each other forever.
 - Every batch gets its own epoch, so late requests of an earlier batch are refused, with either transaction protocol of the broker. A
   process that holds a producer id and epoch passes them to InitProducerId (KIP-360), which refuses them if another process has taken over.
-- A process without an identity reads the committed offsets before it takes over. They show a stale copy of the pipeline, or a batch that is
-  already committed, without fencing the active driver. This check decides nothing else: the offsets are read again after InitProducerId.
+- A process without an identity reads the committed offsets before it takes over. If they show that this process is a stale copy of the
+  pipeline, or that the batch is already committed, it does not fence the active driver. Otherwise the offsets are read again after
+  InitProducerId, and these decide.
 - After a lost answer or an unreachable broker a batch starts again with InitProducerId, and the committed offsets decide. A batch job has
-  no offsets: it repeats EndTxn.
+  no offsets, so it repeats EndTxn instead.
 - A transaction is aborted by InitProducerId, never by EndTxn, because the epoch must be raised.
-- The transaction is open only while output is sent. Output that tasks have staged on the brokers (`staging.py`) is attached.
+- The transaction is open only while output is sent. Output that tasks have staged on the brokers (`staging.py`) is attached instead of
+  sent.
 - The transaction's timeout grows with the batch, so that a slow connection or a quota does not abort it at every restart.
 
 Without staged output it needs only Apache Kafka's requests. Imports neither pyspark nor pyarrow.
@@ -116,7 +118,7 @@ def commit_batch(
     """Commits a batch of a streaming query together with the group's offsets, unless it is already committed.
 
     `outputs` are the commit messages of the successful tasks, in task order. After any crash or error call it again for the same batch,
-    with the same range. Without `may_use_v2` it uses the first transaction protocol. `run` as in `CommitMetadata`.
+    with the same range. If `may_use_v2` is False, it uses version 1 of the transaction protocol. `run` is stored as in `CommitMetadata`.
 
     Raises `OffsetConflictError` if the group's offsets are neither start nor end of the batch, or the group has live members; `OutputError`
     for too much output (nothing was sent); `SpoolError` if a task's output is missing or damaged; `FencedDriverError` if another driver
@@ -233,8 +235,8 @@ class Relay:
         """Returns whether the batch is certainly committed, without fencing another driver. Raises `OffsetConflictError` for the batch of a
         stale copy.
 
-        With a pending transactional commit of the offsets it returns False: InitProducerId ends that transaction, then `_try` reads the
-        offsets again.
+        If a transaction with offsets of the group is still open, it returns False: InitProducerId ends that transaction, then `_try` reads
+        the offsets again.
         """
         try:
             return self._compare(client, batch, outputs, timeout_s=STABLE_S)[1]
@@ -454,7 +456,7 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, TransportError | OutcomeUnknownError)
 
 
-# Relays that are kept between batches
+# Keeping relays between batches
 
 
 _relays: OrderedDict[tuple[int, Target, bool], Relay] = OrderedDict()

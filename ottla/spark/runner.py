@@ -156,8 +156,8 @@ def run_pipelines(
 
     When one fails, the others are stopped and `QueryFailedError` is raised. `stop` stops all, as do Ctrl-C and SIGTERM in the main thread.
     `metrics_port` serves Prometheus' text format on loopback; `metrics_file` writes it to a file. `is_quiet` is for a session that this
-    function makes (`build_session`). In a notebook the cell shows one line with batches, rows and lag, which follows the batches. `watch`
-    is called after each look at the queries.
+    function makes (`build_session`). In a notebook the cell shows one line with batches, rows and lag, which is updated after each batch.
+    `watch` is called after each look at the queries.
     """
     stop = stop or StopRequest()
     if session is None:
@@ -249,7 +249,7 @@ def _write_metrics(running: Sequence[RunningPipeline], path: str | Path | None) 
 
 @contextmanager
 def _show_in_notebook() -> Iterator[ShowStates]:
-    """Yields a function that shows the states of all pipelines on one line of the cell. The last line stays."""
+    """Yields a function that shows the states of all pipelines on one line of the cell. At the end the line is kept."""
     line = StatusLine()
     try:
         yield lambda states: line.show(" | ".join(map(progress_text, states)))
@@ -264,9 +264,8 @@ def progress_text(state: PipelineState) -> str:
 
 @contextmanager
 def _signals(stop: StopRequest) -> Iterator[None]:
-    """Lets SIGTERM and Ctrl-C set `stop`, in the main thread; a second Ctrl-C interrupts.
-
-    It is entered after the session exists, because Spark installs its own handler of Ctrl-C.
+    """Makes SIGTERM and Ctrl-C set `stop`, if it is called in the main thread; a second Ctrl-C raises KeyboardInterrupt. Call it after the
+    session was made, because Spark installs its own handler of Ctrl-C.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -291,7 +290,8 @@ def failure_of(text: str) -> QueryFailedError:
 
 def details(text: str) -> str:
     """Returns the Python traceback and the named causes in Spark's message, without Java's frames and the query's plan. Returns an empty
-    text for an error of ours, and for a message with neither, such as one about a query that Spark cannot resolve."""
+    text for a `PipelineError`, and for a message without traceback and causes, such as a message about a query that Spark cannot resolve.
+    """
     if _OUR_ERROR.search(text):
         return ""
     lines = [line.rstrip() for line in text.partition(_PLAN)[0].splitlines()]
@@ -300,7 +300,7 @@ def details(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Returns the line of Spark's message that says why a query failed: the last one with an error, preferably one of ours."""
+    """Returns the line of Spark's message that says why a query failed: the last line with an error, preferably with a `PipelineError`."""
     ours = _OUR_ERROR.findall(text)
     named = [match[1] for line in text.splitlines() if (match := _ERROR_LINE.match(line.strip()))]
     lines = [line.strip() for line in text.splitlines() if line.strip()][:1]

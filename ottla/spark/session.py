@@ -23,7 +23,7 @@ from ottla.spark.least_spark import LEAST_SPARK
 
 
 class Requirement(NamedTuple):
-    """A package, its minimum version, and the first version that is too new."""
+    """A package, its minimum version, and the first version that is not supported any more."""
 
     name: str
     least: tuple[int, ...]

@@ -2,10 +2,10 @@
 
 Processes: for every batch Spark makes a writer in a planning process on the driver's host and pickles it to the tasks, which call `write`.
 `commit` and `abort` run in another process on the driver's host; for a stream, Spark makes another writer there. A task's commit message
-has its output, or the place of the output: in a file, or staged on the brokers (`staging.py`).
+contains its output, or says where the output is: in a file, or staged on the brokers (`staging.py`).
 
-Only the planning process pickles its writer. At that time the writer makes the directory for the tasks' output (`spool.py`), requests the
-topic, and ends an open transaction of a killed driver (`topics.py`).
+Only the planning process pickles its writer. When it is pickled, the writer makes the directory for the tasks' output (`spool.py`),
+requests the topic, and ends an open transaction of a killed driver (`topics.py`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _HINTS = {
 
 
 class TaskMessage(WriterCommitMessage):
-    """A task's commit message: its output or the place of it, the query id, and the driver's directory.
+    """A task's commit message: its output or where the output is, the query id, and the driver's directory.
 
     `source_groups` are the groups of the query's sources that were seen on the task's host; `run` is the query's run (`run_of_task`).
     """
@@ -149,7 +149,7 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Commits each batch of a stream together with the group's offsets, exactly once.
 
     In the output mode `complete` each batch appends the whole result again, as with Spark's Kafka connector. Without the option `group`
-    only the checkpoint has the position of the query, and its batches are counted.
+    only the checkpoint has the position of the query, and the sink counts its batches (`decision.py`).
     """
 
     def __getstate__(self) -> dict[str, Any]:
@@ -274,7 +274,7 @@ def _chunks(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _chosen_columns(rows: Any, topic: str | None) -> Any:
-    """Returns the columns of records and targets. The topic of all rows has precedence over a column of that name."""
+    """Returns the columns of records and targets. If the option `topic` sets one topic for all rows, a column `topic` is ignored."""
     return rows.select([name for name in COLUMN_TYPES if name in rows.schema.names and not (name == "topic" and topic is not None)])
 
 

@@ -1,9 +1,9 @@
-"""The committed transactions in a pipeline's sink topics, read with read_committed: for each, the number of rows and a digest. Other
-producers may have written to the topics, too.
+"""Reads the committed transactions in a pipeline's sink topics (read_committed), and computes the number of rows and a digest for each.
+Other producers may have written to the topics, too.
 
-Rows are counted by the batch headers, and digests are made of the batches' bytes. Only a batch that begins before the log start is decoded,
-because DeleteRecords may cut a batch, and readers get only the records after the cut. Aborted transactions are not visible, and open ones
-are above the last stable offset, where `extend` stops.
+The number of rows is read from the batch headers, and digests are computed from the batches' bytes. Only a batch that begins before the log
+start is decoded, because DeleteRecords may cut a batch, and readers get only the records after the cut. Aborted transactions are not
+visible, and open ones are above the last stable offset, where `extend` stops.
 """
 
 from __future__ import annotations

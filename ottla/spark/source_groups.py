@@ -1,4 +1,4 @@
-"""The groups of a query's sources as its tasks see them: small files on a host, written by reading tasks for writing tasks.
+"""Tells writing tasks of a query the groups of the query's sources, through small files on the host that the reading tasks write.
 
 The checkpoint's offset log has the groups too, but the driver cannot read it in an object store (`batch_range.py`). A reading task
 therefore records its group under the query's run id, and a writing task sends the groups found on its host in its commit message. Spark
@@ -46,7 +46,7 @@ def find_groups() -> tuple[str, ...]:
         try:
             found.append(one.read_text())
         except OSError:
-            pass  # swept just now
+            pass  # another process has just removed it
     return tuple(sorted(found))
 
 

@@ -23,7 +23,7 @@ else:
     except ModuleNotFoundError:  # before Spark 4.2
 
         class ReadLimit:
-            """Without use: `latestOffset` gets no limit."""
+            """Not used: before Spark 4.2 `latestOffset` gets no limit."""
 
         class ReadAllAvailable(ReadLimit):
             pass
@@ -42,7 +42,7 @@ else:
 
     try:
         from pyspark.sql.datasource import DataSourceStreamArrowWriter
-    except ImportError:  # before Spark 4.1, which gives Arrow batches to each writer that is one of batch jobs as well
+    except ImportError:  # before Spark 4.1; from 4.1 on a writer gets Arrow batches if its class is also a writer of batch jobs
 
         class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
             pass
@@ -71,7 +71,7 @@ def has_start_of_batches() -> bool:
 
 
 def register(session: Any, source: type[DataSource]) -> None:
-    """Registers a data source in a session. Before Spark 4.1 a session refuses one that it has found by itself."""
+    """Registers a data source in a session. Before Spark 4.1 a session refuses a data source that it has already found by itself."""
     try:
         session.dataSource.register(source)
     except AnalysisException as error:
@@ -80,8 +80,9 @@ def register(session: Any, source: type[DataSource]) -> None:
 
 
 def stop_at_end(query: Any, errors: tuple[type[Exception], ...]) -> None:
-    """Stops a query when it has read what its source has to read. Before Spark 4.2 the trigger `availableNow` makes one batch of it, of any
-    size, so pipelines use another trigger there. `errors` are the exceptions of calls to Spark."""
+    """Stops a query when it has read what its source has to read. Before Spark 4.2 the trigger `availableNow` reads everything in one batch
+    of any size, so pipelines use another trigger there. `errors` are the exceptions of calls to Spark.
+    """
 
     def wait() -> None:
         try:

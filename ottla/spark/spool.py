@@ -5,8 +5,8 @@ The driver makes a directory with a random token in it and sends its name to the
 a file there and sends the path; other tasks send the bytes. A task on another host cannot be mistaken for one on this host.
 
 The message always has an index: partition, size, row count and CRC-32C of every batch. Reading checks each batch against it, so a lost,
-truncated or foreign file is a `SpoolError` and never output. Files are read batch by batch, so memory does not grow with the output. They
-are not synced, because an uncommitted batch is run again after a crash of the host.
+truncated or foreign file raises `SpoolError` and is never sent as output. Files are read batch by batch, so memory does not grow with the
+output. They are not synced, because an uncommitted batch is run again after a crash of the host.
 
 A directory is removed when its batch ends (`discard`), together with the directories of failed attempts of the same query. Its name
 contains the id of the process that owns the driver's Python workers. `Spool.create` also removes the directories of killed drivers on the

@@ -1,15 +1,16 @@
-"""Output that tasks stage on the brokers, and that the driver attaches in its transaction.
+"""Stages the output of tasks on the brokers; the driver attaches it in its transaction.
 
 A task uploads its encoded batches to the leaders of their partitions, in chunks of about a megabyte, several in flight while it encodes the
-next. Its commit message has only the manifest: number, rows, length and checksum of each chunk. Chunks that no successful task names
-expire.
+next. Its commit message has only the manifest: number, rows, length and checksum of each chunk. The brokers drop chunks that no successful
+task has named, after some time.
 
-- An output of less than `STAGED_BYTES_MIN` is sent in the message, unless staging is required, because an upload would cost more.
-- A partition whose quota on the broker is exhausted, or whose new leader does not stage, continues in the message from the first refused
-  chunk on; other partitions stay staged.
+- An output of less than `STAGED_BYTES_MIN` is sent in the commit message, because an upload would cost more, unless staging is required.
+- If a leader refuses a chunk, because its quota is exhausted or because it does not support staging, this chunk and all later ones of the
+  partition are sent in the message. Other partitions are still staged.
 - With a broker that does not support the extension (any but Ottla), the driver sends everything.
 
-The token is the spool's: random for each batch and known only to driver and tasks. An attempt id belongs to one attempt of one task.
+The chunks carry the token of the spool, which is random for each batch and known only to driver and tasks. An attempt id belongs to one
+attempt of one task.
 """
 
 from __future__ import annotations
@@ -157,7 +158,9 @@ class StagedWriter:
         lane.waiting = []
 
     def _upload(self) -> None:
-        """Starts the upload of the waiting batches, after the previous upload was answered. Without staging moves them to the message."""
+        """Starts the upload of the waiting batches, after the previous upload was answered. If the brokers do not support staging, it moves
+        the batches to the message.
+        """
         self._await_round()
         if not self._is_offered():
             self._relay_everything()

@@ -1,4 +1,4 @@
-"""The state of a running pipeline, in a small JSON file next to its checkpoint, replaced atomically at each change."""
+"""Stores the state of a running pipeline in a small JSON file next to its checkpoint; the file is replaced atomically at each change."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Requests of the driver before it plans: the partitions of a subscription, their bounds, the offsets of timestamps.
+"""Asks the cluster what the driver needs before it plans a batch: the partitions of a subscription, their bounds, the offsets of
+timestamps.
 
 A plan needs one request for metadata and one or two per leader for offsets, whatever the number of partitions.
 
 The sink needs a topic's number of partitions and its largest batch. For the option `topic` the driver asks and sends the answer with the
-writer. For topics named by rows, the first task in a process asks. Each process asks again after `REMEMBERED_S`. Before the tasks of a
+writer. For topics named by rows, the first task in a process asks. An answer is used for `REMEMBERED_S` seconds. Before the tasks of a
 batch run, the driver checks for an open transaction of an earlier driver. Before a commit it checks that the topics that the batch
 reads are on the sink's cluster.
 """
@@ -116,8 +117,8 @@ def check_subscription(
 
 
 class Absence:
-    """Decides whether topics missing in metadata are deleted or temporarily missing. `is_undecided` is True while that is unknown of a
-    topic.
+    """Decides whether topics missing in metadata are deleted or temporarily missing. `is_undecided` is True while this is not yet known for
+    a topic.
 
     A broker that has just started, or a topic whose leaders are being elected, answers LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION
     for a while. Such an answer proves no loss, so a query keeps the positions of these partitions (SPARK-41375). A partition is deleted if
@@ -208,8 +209,9 @@ def read_ends(client: Client, partitions: Iterable[TopicPartition], isolation: s
 
 
 def sample_offset_bytes(client: Client, starts: Mapping[TopicPartition, int], isolation: str) -> float | None:
-    """Returns the stored bytes per offset, sampled from the next records of some partitions; None if there are no records, or if a broker
-    refuses the request."""
+    """Returns the average stored bytes per offset, sampled from the next records of some partitions; None if there are no records, or if a
+    broker refuses the request.
+    """
     some = dict(sorted(starts.items())[:: max(1, len(starts) // SAMPLED_PARTITIONS)][:SAMPLED_PARTITIONS])
     try:
         sampled = client.fetch(some, isolation=isolation, max_wait_ms=0, max_bytes=SAMPLE_BYTES, partition_max_bytes=SAMPLE_BYTES)

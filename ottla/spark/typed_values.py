@@ -1,8 +1,9 @@
-"""Values of records as typed columns (`valueFormat`): their types in Spark, the rows of the source, and the rows of the sink.
+"""Converts values of records to typed columns and back (`valueFormat`): their types in Spark, the rows of the source, and the rows of the
+sink.
 
-The source resolves the schema when the DataFrame is made, the sink when its writer is planned. Tasks get the resolved schema, and ask the
-registry only for schemas of other values. With `errors` = a topic, the source has a column `deadLetter`, which is null in rows that fit.
-The sink writes it to its topic instead of the row, in the same transaction.
+The source resolves the schema when the DataFrame is made, the sink when its writer is planned. Tasks get the resolved schema. They ask the
+registry only for the schemas of values that were written with another schema. With `errors` = a topic, the source has a column
+`deadLetter`, which is null in rows that fit. The sink writes it to its topic instead of the row, in the same transaction.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ PREFIX = "__dlq.errors."
 
 
 def resolve_source(options: SourceOptions, values: ValueOptions, given: Any = None) -> ValueSchema:
-    """Returns the schema of the values. Without a schema and a registry, JSON has the type `given`, one of Spark's. Raises `PipelineError`.
+    """Returns the schema of the values. Without a schema and a registry, values in JSON have Spark's type `given`. Raises `PipelineError`.
     """
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -47,7 +48,7 @@ def resolve_source(options: SourceOptions, values: ValueOptions, given: Any = No
 
 
 def value_kind(values: ValueSchema) -> Any:
-    """Returns the Arrow type of the values. Raises `OptionError` if there is none, or none in Spark."""
+    """Returns the Arrow type of the values. Raises `OptionError` if the schema has no Arrow type, or Spark has no such type."""
     with as_pipeline_errors():
         kind = ValueDecoder(values).kind
     spark_type(kind)

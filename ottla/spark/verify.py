@@ -1,8 +1,9 @@
 """Proves from the log that a pipeline ran exactly once: reads its group's commits and its sink topics, and compares them.
 
 It proves that each offset of the source is in exactly one committed batch, that the sink has the output of each batch completely and once,
-and that the sink has no output of this pipeline without a commit. It needs no Spark, and may run while the pipeline runs: a batch that is
-just being committed is skipped. Offset commits that compaction has removed cannot be judged; the proof begins with the first remaining one.
+and that the sink has no output of this pipeline without a commit. It needs no Spark, and may run while the pipeline runs: a batch whose
+commit is not finished is skipped. Offset commits that compaction has removed cannot be judged; the proof begins with the first remaining
+one.
 """
 
 from __future__ import annotations

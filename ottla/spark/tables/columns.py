@@ -1,4 +1,4 @@
-"""The columns of rows and of a table as Arrow schemas: Spark's types, what fits, which columns a table lacks."""
+"""Compares the columns of rows with the columns of a table, as Arrow schemas: which types fit, and which columns the table lacks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def with_types(columns: pa.Schema, replaced: Mapping[pa.DataType, pa.DataType]) 
 
 
 def plain(columns: pa.Schema) -> pa.Schema:
-    """Returns columns without Arrow's large types, which differ from the others only in memory."""
+    """Replaces Arrow's large types (`large_string` and others) by the plain ones, which differ only in memory; returns the columns."""
     return with_types(columns, {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()})
 
 

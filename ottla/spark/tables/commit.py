@@ -1,13 +1,13 @@
 """Commits a batch to a table on the driver: files and position in one commit of the table's log, then the group's offsets.
 
-The position in the log decides, as the group's offsets do for topics (`decision.py`). A batch that is committed already is skipped. A
-driver that was overtaken finds the new position, or its commit is refused because the log has moved, and it looks again.
+The position in the log decides, as the group's offsets do for topics (`decision.py`). A batch that is committed already is skipped. If
+another driver has committed the batch, this driver finds the new position in the log. If the other one commits at the same time, the log
+refuses this driver's commit, and it reads the position again.
 
-Files of a batch are in one directory. They are removed only when no commit can name them any more:
-
-- after the batch's commit, all other files in its directory, which failed attempts and earlier executions have left. A driver that still
-  wants to commit one of these executions will be refused;
-- when the batch turns out to be committed by another execution: the files of this one;
+Files of a batch are in one directory. They are removed only when no commit can name them any more: - after the batch's commit: all other
+files in its directory, from failed attempts and earlier executions. The log refuses a driver that still tries to commit one of these
+executions;
+- when the log shows that another execution committed the batch: the files of this execution;
 - when Spark gives up before a commit is tried: the files of the tasks that were finished.
 """
 
@@ -75,8 +75,10 @@ def commit_execution(log: TableLog, files: TableFiles, batch: PlannedBatch, exec
 
 
 def _remove_unneeded(files: TableFiles, batch: PlannedBatch, execution: Execution, position: Position) -> None:
-    """Removes the files of an execution whose batch was committed before: all but the committed ones if this execution was committed, the
-    execution's own if another one was. Removes nothing if the log does not show which one was."""
+    """Removes unneeded files of an execution whose batch is committed already. If this execution was committed, it keeps the committed
+    files and removes the others. If another execution was committed, it removes the files of this one. If the log does not show which
+    execution was committed, it removes nothing.
+    """
     last = position.last
     if last is None or (last.query_id, last.batch_id) != (batch.query_id, batch.batch_id):
         return

@@ -1,7 +1,8 @@
-"""Writes rows as Parquet files, one or more for each partition of the table (`write_rows`). Each file has a name that no other attempt has.
+"""Writes rows as Parquet files, one or more for each partition of the table (`write_rows`). No two attempts use the same file name.
 
-Rows are kept in memory until they fill a row group. `BUFFERED_BYTES_MAX` bounds them over all partitions, and `OPEN_FILES_MAX` the open
-files; beyond them the largest partition is written, or closed, so that a task with very many partitions makes more and smaller files.
+Rows are kept in memory until they fill a row group. `BUFFERED_BYTES_MAX` limits the rows in memory over all partitions, and
+`OPEN_FILES_MAX` the number of open files. Above a limit the largest partition is written, or its file is closed. A task with very many
+partitions therefore makes more and smaller files.
 """
 
 from __future__ import annotations

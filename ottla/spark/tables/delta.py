@@ -1,9 +1,10 @@
-"""A Delta table: its columns, a pipeline's position in its log, and commits of data files together with that position.
+"""Reads and writes a Delta table: its columns, a pipeline's position in the table's log, and commits of data files together with that
+position.
 
 A commit contains the added files, an application transaction (`txn`) of the pipeline, and the position in the commit's information.
-delta-rs refuses a commit if another one of the same application transaction came since the table was read. The files of Delta's log expire,
-by default 30 days after a checkpoint has replaced them, but application transactions do not: the offset of each partition therefore has
-one, too.
+delta-rs refuses a commit if the same application transaction has been committed since the table was read. The files of Delta's log expire,
+by default 30 days after a checkpoint has replaced them, but application transactions do not expire. The offset of each partition is
+therefore stored as an application transaction, too.
 """
 
 from __future__ import annotations
@@ -196,7 +197,8 @@ def _add_action(file: DataFile, partition_by: Sequence[str]) -> AddAction:
 
 
 def _check_supported(delta: DeltaTable, table: Table) -> None:
-    """Raises `OutputError` for a table whose files need more than rows: column mapping, constraints, generated columns and others."""
+    """Raises `OutputError` for a table with features that writers must support, such as column mapping, constraints or generated columns.
+    """
     configuration = delta.metadata().configuration
     named = sorted(name for name in configuration if name.startswith(_UNSUPPORTED) and configuration[name] not in ("none", "false"))
     fields = json.loads(delta.schema().to_json())["fields"]

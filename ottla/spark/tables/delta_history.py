@@ -1,4 +1,4 @@
-"""Reads all commits of a Delta table's log, from the JSON files that are left of it.
+"""Reads all commits of a Delta table's log, from its remaining JSON files.
 
 deltalake shows the information of a commit, but not its files.
 """

@@ -1,4 +1,6 @@
-"""The statistics of a data file in Delta's log, from the file's Parquet footer: rows, and nulls, minimum and maximum of simple columns."""
+"""Computes the statistics of a data file for Delta's log from the file's Parquet footer: the number of rows, and the nulls, minimum and
+maximum of simple columns.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,8 @@ def statistics(footer: bytes) -> str:
 
 
 def _bound(bound: Any, *, is_upper: bool = False) -> Any:
-    """Returns a bound as JSON has it; None for a type without bounds here, and for a long text.
-
-    Numbers with a fraction have none, because Parquet ignores NaN in its bounds. A timestamp is rounded outwards to milliseconds.
+    """Returns a minimum or maximum as a JSON value; None for an unsupported type, and for a long text. Floating-point numbers have no
+    bounds, because Parquet ignores NaN in its bounds. A timestamp is rounded outwards to milliseconds.
     """
     if isinstance(bound, bool | bytes | float):
         return None

@@ -1,8 +1,10 @@
-"""An Iceberg table in a catalog: its columns, a pipeline's position, and commits of data files together with that position.
+"""Reads and writes an Iceberg table in a catalog: its columns, a pipeline's position, and commits of data files together with that
+position.
 
-A commit is one snapshot. Its summary has the position, for the proof, and the same commit writes the position into a property of the table,
-because snapshots expire. The catalog accepts a snapshot only if its parent is still the table's newest one. PyIceberg would put a refused
-snapshot on top of the new one and try again; that is switched off here, because the position has to be compared first.
+A commit is one snapshot. The snapshot's summary has the position, for `ottla pipeline verify`. The same commit also writes the position
+into a property of the table, because snapshots expire. The catalog accepts a snapshot only if its parent is still the table's newest one.
+PyIceberg would put a refused snapshot on top of the new one and try again; that is switched off here, because the position has to be
+compared first.
 """
 
 from __future__ import annotations
@@ -141,8 +143,9 @@ class IcebergLog:
         return [LiveFile(path, one.file_size_in_bytes, one.record_count) for path, one in zip(paths, found, strict=True)]
 
     def compact(self) -> int:
-        """Joins small files by one commit. Then removes snapshots that are older than the table's limit, and the files that only these
-        name or none."""
+        """Joins small files in one commit. Then removes snapshots that are older than the table's limit, and files that no remaining
+        snapshot names.
+        """
         with self._explained():
             found = self._load()
             small = joinable(_live_tasks(found), found.spec().spec_id, self.table.file_bytes)
@@ -159,8 +162,9 @@ class IcebergLog:
             return remove_unnamed_files(self._load(), files, self.data_directory)
 
     def _replace(self, old: Sequence[FileScanTask], new: Sequence[DataFile]) -> None:
-        """Replaces data files by others with the same rows. Raises `RacedError` if another writer has removed or changed an old file, or
-        commits in between each time."""
+        """Replaces data files by others with the same rows. Raises `RacedError` if another writer has removed or changed an old file, or if
+        another writer commits first in every attempt.
+        """
         replaced = {task.file for task in old}
         for _ in attempts():
             found = self._load()
@@ -241,7 +245,7 @@ def _columns(found: IcebergTable) -> pa.Schema:
 
 
 def _without_retries(found: IcebergTable) -> IcebergTable:
-    """Returns the table with the property that forbids PyIceberg to repeat a refused commit. The stored property does not change."""
+    """Returns the table with a property that forbids PyIceberg to repeat a refused commit. The property is set only in memory."""
     properties = {**found.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     metadata = found.metadata.model_copy(update={"properties": properties})
     return IcebergTable(found.name(), metadata, found.metadata_location, found.io, found.catalog, found.config)
@@ -284,7 +288,7 @@ def _logged(snapshot: Snapshot) -> LoggedCommit:
 
 
 def _check_supported(found: IcebergTable, table: Table) -> None:
-    """Raises `OutputError` for a table that is divided by more than the values of columns."""
+    """Raises `OutputError` for a table that is partitioned by anything but plain column values."""
     for field in found.spec().fields:
         if not isinstance(field.transform, IdentityTransform):
             raise OutputError(

@@ -23,7 +23,8 @@ SMALL = 0.75
 def joinable(tasks: Sequence[FileScanTask], spec_id: int, goal_bytes: int) -> list[FileScanTask]:
     """Returns the small files of partitions that have two or more, partition by partition.
 
-    A file with row-level deletes is not joined. A commit of PyIceberg cannot exclude that more of them are added at the same time.
+    A file with row-level deletes is not joined. PyIceberg's commit could not detect row-level deletes that another writer adds at the same
+    time.
     """
     by_partition: dict[Any, list[FileScanTask]] = {}
     for task in tasks:
@@ -33,7 +34,7 @@ def joinable(tasks: Sequence[FileScanTask], spec_id: int, goal_bytes: int) -> li
 
 
 def rows_of(found: IcebergTable, tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
-    """Returns the rows of data files with the table's present columns. The rows of one file at a time are in memory."""
+    """Returns the rows of data files with the table's present columns. Only the rows of one file are in memory at a time."""
     scan = ArrowScan(found.metadata, found.io, found.schema(), AlwaysTrue())
     for task in tasks:
         yield from scan.to_record_batches([task])
@@ -52,7 +53,7 @@ def remove_unnamed_files(found: IcebergTable, files: TableFiles, directory: str)
     `gc.enabled` false keeps them."""
     if found.metadata.properties.get(DELETES_PROPERTY, "true").lower() == "false":
         return 0
-    # The rest of the path is compared, because the catalog may have another name of the same location.
+    # The rest of the path is compared, because the catalog may name the same location differently.
     named = {path.partition(f"/{directory}/")[2] for path in found.inspect.all_files()["file_path"].to_pylist()}
     old = files.written_before(directory, _oldest_ms(found))
     unnamed = [path for path in old if path.removeprefix(f"{directory}/") not in named]

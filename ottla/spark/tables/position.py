@@ -1,4 +1,4 @@
-"""A pipeline's position in its source, as each commit of a table has it: JSON in the table's log.
+"""Encodes and decodes a pipeline's position in its source, which each commit of a table has as JSON in the table's log.
 
 The position has the form of a group's committed offsets (`committed`), so that `decision.py` decides about tables as it does about topics.
 """

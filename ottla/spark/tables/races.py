@@ -13,11 +13,11 @@ RACE_PAUSE_S = 0.2
 
 
 class RacedError(Exception):
-    """Another commit came in between, and nothing of this one is in the table. The table's new state has to be looked at."""
+    """Another writer committed first, and this commit did not change the table. The caller has to read the table's new state."""
 
 
 def attempts() -> Iterator[int]:
-    """Returns how many attempts are left after each one, down to 0. Pauses between two attempts."""
+    """Yields once for each attempt, with the number of remaining attempts, down to 0. Pauses between two attempts."""
     for tries_left in reversed(range(RACE_TRIES)):
         yield tries_left
         time.sleep(random.uniform(0, RACE_PAUSE_S))

@@ -1,4 +1,4 @@
-"""The sink of a pipeline that ends in a table, for Spark: tasks write Parquet files, and the driver commits them (`commit.py`).
+"""Spark's sink for a pipeline that writes a table: tasks write Parquet files, and the driver commits them (`commit.py`).
 
 Processes are as in `ottla/spark/sink.py`: for every batch Spark makes a writer in a planning process on the driver's host and pickles it to
 the tasks. `commit` and `abort` run in another process there. Only the planning process pickles its writer; at that time the writer creates
@@ -85,7 +85,7 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
             try:
                 self._plan = self._planned()
             except PipelineError as error:
-                self._plan = error  # the tasks raise it: Spark would show an error of this process as one of pickle
+                self._plan = error  # the tasks raise it: Spark would report an error in this process as an error of pickle
         return self.__dict__
 
     def _planned(self) -> FilePlan:

@@ -1,4 +1,5 @@
-"""The start of a pipeline with a table: sets the group's offsets to the table's, because a query without checkpoint begins at them.
+"""Prepares the start of a pipeline with a table: sets the group's offsets to the offsets in the table's log. A query without checkpoint
+begins at the group's offsets.
 
 If a driver died between the two commits, the group is behind the table. The table's log is the truth.
 """

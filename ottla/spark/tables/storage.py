@@ -1,7 +1,8 @@
-"""The files of a table, on a local disk or in S3, through pyarrow's file systems; and the errors of storage as one line.
+"""Reads and writes the files of a table, on a local disk or in S3, through pyarrow's file systems, and converts errors of storage to one
+line.
 
-Paths are relative to the table's location. A file that is being written in S3 does not exist until it is closed; on a local disk it exists,
-but no table names it.
+Paths are relative to the table's location. In S3 a file does not exist until it is closed. On a local disk it exists while it is written,
+but the table's log does not name it yet.
 """
 
 from __future__ import annotations

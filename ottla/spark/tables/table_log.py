@@ -12,9 +12,8 @@ from ottla.spark.tables.table import Table
 
 
 class LoggedCommit(NamedTuple):
-    """A commit that adds or removes rows, as the table's log has it. `version` is its number in the log.
-
-    `commit` is the position of a pipeline in it, None for another writer. `added` and `removed` are rows; compaction does neither.
+    """A commit in a table's log that adds or removes rows. `version` is its number in the log. `commit` is the pipeline's position in it,
+    None for another writer. `added` and `removed` are numbers of rows; both are 0 for compaction.
     """
 
     version: int
@@ -40,7 +39,7 @@ class LiveFile(NamedTuple):
 
 
 class TableLog(Protocol):
-    """A table as its log has it. `prepare`, `find` or `refresh` reads the log, and the other members describe that state."""
+    """A table and its log. `prepare`, `find` and `refresh` read the log; the other members describe the state that was read last."""
 
     table: Table
     has_partition_columns: bool
@@ -54,7 +53,7 @@ class TableLog(Protocol):
 
     @property
     def data_directory(self) -> str:
-        """Where data files are, relative to the location; empty for the location itself. No other table has files there."""
+        """The directory of data files, relative to the location; empty for the location itself. No other table has files in it."""
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -71,10 +70,9 @@ class TableLog(Protocol):
         found, or none."""
 
     def commit(self, commit: TableCommit, files: Sequence[DataFile], before: Position) -> None:
-        """Adds files and position to the table, if it is still as it was read; `before` is the position in that state.
-
-        Raises `RacedError` if another commit came in between, `PipelineError` for other failures. After the latter the outcome may be
-        unknown: the position in the log shows it.
+        """Adds files and position to the table in one commit, if the table has not changed since it was read; `before` is the position that
+        was read. Raises `RacedError` if another writer committed first, `PipelineError` for other failures. After the latter the outcome
+        may be unknown: the position in the log shows it.
         """
 
     def history(self) -> TableHistory:

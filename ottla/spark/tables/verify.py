@@ -2,7 +2,7 @@
 are there.
 
 It reads the table's log, the footers of its data files, and the source. It may run while the pipeline runs, because a commit is atomic.
-Commits that have expired from the log cannot be judged; the proof begins with the first one that is left.
+Commits that have expired from the log cannot be judged; the proof begins with the first remaining commit.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ its imports, which takes longer than a small batch. If the archive is part of a 
 same modules (py4j may have another version), and the archive is moved to the end of the path. Other interpreters and other Sparks are left
 unchanged.
 
-Python runs only one module of this name, so the one that it would have run otherwise is run at the end. Imports nothing of ours, because
-every start of a worker waits for it.
+Python runs only one module of this name. The `sitecustomize` that Python would have run otherwise is therefore run at the end. The module
+imports no other module of Ottla, because every start of a worker waits for it.
 """
 
 from __future__ import annotations
