@@ -1,1 +1,1 @@
-"""Facts about a cluster that the command line and the console both compute: samples, lag, plans of resets, reasons why clients wait."""
+"""Analyses of a cluster that the command line and the console share: samples, lag, plans of offset resets, reasons why clients wait."""

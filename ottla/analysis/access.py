@@ -1,7 +1,7 @@
 """Finds the operations that a principal may do on a cluster, and the ACLs that allow or deny them.
 
-The broker's own answer counts for the client itself. For another principal, the ACLs are judged as the authorizer judges them: a rule that
-denies wins over rules that allow, and some operations imply others. Super users are not in the ACLs, so they are not known here.
+For the client itself the broker's own answer is used. For another principal, this module evaluates the ACLs as the authorizer does: a rule
+that denies wins over rules that allow, and some operations imply others. ACLs do not name super users, so this module does not know them.
 """
 
 from __future__ import annotations
@@ -92,8 +92,9 @@ def visible_rules(cluster: Cluster) -> tuple[list[Binding] | None, str]:
 
 
 def access_by_broker(cluster: Cluster, rules: list[Binding] | None, principal: str | None, kind: ResourceType, name: str) -> Access:
-    """Asks the broker about this client. If the broker does not list the operations, the rules about a known principal are judged as in
-    `access_by_rules`. If the request fails, `why` is the error."""
+    """Asks the broker what this client may do. If the broker does not list the operations and the principal is known, it uses
+    `access_by_rules`. If the request fails, `why` is the error.
+    """
     try:
         allowed = acl_admin.allowed_operations(cluster, kind, name)
     except KafkaError as error:

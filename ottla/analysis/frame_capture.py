@@ -1,7 +1,7 @@
 """Writes frames as a packet capture (pcap), which `ottla wire` and Wireshark read.
 
-Each frame is a TCP packet of raw IP. A frame that was not recorded whole is left out, and an answer whose request is left out as well,
-because a reader could not decode it.
+Each frame becomes a TCP packet of raw IP. A frame that was not recorded completely is left out. Its response is left out too, because a
+reader could not decode it without the request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Explains frames of the protocol: the header and body of a request or response as spans.
 
-The header of a request has the API key and version. A response has neither, so the caller gives both; in a capture the request
-with the same correlation id has them. If a frame cannot be explained to its end, `Frame.problem` has the reason. Its spans end before the
-unexplained bytes; only bytes behind the last field have a span, `left_over`.
+The header of a request has the API key and version. A response has neither, so the caller gives both; in a capture the request with the
+same correlation id has them. If a frame cannot be explained to its end, `Frame.problem` has the reason, and the spans end before the
+unexplained bytes. Bytes behind the last field have a span `left_over`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def about(key: int) -> str:
 
 
 def split_frames(data: Buffer) -> Iterator[tuple[int, int]]:
-    """Yields (start, end) of each frame with its size field. The rest from the first size that does not fit is one frame."""
+    """Yields (start, end) of each frame with its size field. From the first size that does not fit, the rest of the data is one frame."""
     position, end = 0, len(data)
     while position < end:
         size = int.from_bytes(data[position : position + FRAME_SIZE_BYTES], "big", signed=True)

@@ -1,6 +1,5 @@
-"""JSON numbers that keep their digits as written: 2.50 stays 2.50, and a long fraction loses no digit.
-
-Python rounds a number with a fraction to the nearest binary number. Records that are only copied must not change.
+"""Reads and writes JSON numbers with their digits unchanged: 2.50 stays 2.50, and a long fraction loses no digit. Python would round a
+number with a fraction to the nearest binary number, but records that are only copied must not change.
 """
 
 from __future__ import annotations

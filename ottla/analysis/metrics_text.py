@@ -1,4 +1,4 @@
-"""Reads the metrics that a broker exports over HTTP, at the address in its setting `ottla.metrics.listen`."""
+"""Reads the metrics that a broker exports over HTTP in Prometheus' text format, at the address in its setting `ottla.metrics.listen`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
 
 class Sample(NamedTuple):
-    """One line of a scrape."""
+    """One value of a metric, with its labels: a line of the broker's answer."""
 
     name: str
     labels: dict[str, str]
@@ -29,7 +29,7 @@ class Sample(NamedTuple):
 
 
 class MetricsRefused(Exception):
-    """A broker exports no metrics, or refuses them. The message is one line, `name` is the error's name in JSON."""
+    """A broker exports no metrics, or refuses them. The message is one line; `name` is the error's name in a command's JSON output."""
 
     def __init__(self, message: str, name: str) -> None:
         super().__init__(message)
@@ -37,8 +37,9 @@ class MetricsRefused(Exception):
 
 
 def samples_in(text: str, prefix: str = "") -> Iterator[Sample]:
-    """Yields the samples of a scrape whose names begin with `prefix`, with unescaped labels. Only the lines from the first to the last of
-    them are read."""
+    """Yields the samples of a scrape whose names begin with `prefix`, with unescaped labels. To save time it parses only the lines from the
+    first to the last such sample.
+    """
     text = f"\n{text}"
     first, last = text.find(f"\n{prefix}"), text.rfind(f"\n{prefix}")
     for line in text[first : text.find("\n", last + 1)].split("\n") if first >= 0 else ():

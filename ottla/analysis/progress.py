@@ -1,4 +1,4 @@
-"""Progress on one line of stderr, which is overwritten.
+"""Shows progress on one line of stderr, which is overwritten.
 
 A bar (`Progress`) is shown on a terminal and in a notebook. It is drawn up to ten times a second and only after the first half second, so
 that short work shows nothing. It is removed at the end, so that the program's own output looks the same. `is_quiet` turns it off, and so
@@ -19,7 +19,7 @@ WIDTH = 30
 
 
 def is_notebook() -> bool:
-    """Returns whether stderr is shown in a notebook: the standard streams of Jupyter's kernel are its own."""
+    """Returns whether stderr is shown in a notebook: Jupyter's kernel replaces `sys.stderr` by a class of its own."""
     return type(sys.stderr).__module__.startswith("ipykernel.")
 
 
@@ -56,7 +56,7 @@ class Progress:
         self._line = StatusLine()
 
     def expect(self, total: int) -> Callable[[int], None]:
-        """Sets the number of steps once it is known. Returns `add`."""
+        """Sets the number of steps, when it becomes known. Returns the function `add`, which adds finished steps."""
         self._total = total
         return self.add
 

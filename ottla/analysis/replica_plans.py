@@ -71,7 +71,7 @@ def rebalanced(now: Replicas, brokers: Collection[int], racks: Racks, *, leaders
     """Returns a plan after which the brokers differ by at most one replica and one preferred leader, as far as moves of single replicas and
     changes of their order achieve that.
 
-    Replicas on other brokers (dead ones) stay. With `leaders_only` no replica moves; only the order of replicas changes.
+    Replicas on dead brokers are not moved. With `leaders_only` no replica moves; only the order of replicas changes.
     """
     placed = {partition: list(replicas) for partition, replicas in sorted(now.items())}
     if not leaders_only:
@@ -91,8 +91,9 @@ def _sharing(replicas: Sequence[int], position: int, target: int, racks: Racks) 
 
 
 def _spread_replicas(placed: Plan, brokers: Collection[int], racks: Racks) -> None:
-    """Moves one replica after the other from a broker with more to one with at least two fewer, until none can move. Of the partitions
-    that can move, one of the topic with the largest difference between the two brokers does."""
+    """Moves one replica after the other from a broker with more to one with at least two fewer, until none can move. It prefers a partition
+    of the topic whose numbers of replicas on the two brokers differ most.
+    """
     on: dict[int, dict[str, dict[TopicPartition, None]]] = {broker: {} for broker in brokers}
     for partition, replicas in placed.items():
         for broker in replicas:
@@ -132,8 +133,8 @@ def _may_move(replicas: Sequence[int], source: int, target: int, racks: Racks) -
 
 
 def _spread_leaders(placed: Plan, leaders: Counter[int], brokers: Collection[int]) -> None:
-    """Changes the order of replicas until no broker is the preferred leader of two partitions more than another one that could lead
-    instead. `leaders` counts the partitions that keep their preferred leader.
+    """Changes the order of replicas until no broker is the preferred leader of two partitions more than another broker that could take over
+    one of them. `leaders` counts the partitions that keep their preferred leader.
 
     Leadership moves along a chain: broker 1 gives a partition to 2, and 2 another one to 3.
     """
@@ -168,7 +169,9 @@ def _index(led: _Led, partition: TopicPartition, replicas: Sequence[int], *, is_
 
 
 def _chain(led: _Led, counts: Mapping[int, int], start: int) -> list[int] | None:
-    """Returns the shortest chain of brokers from `start` to one that leads at least two partitions less; None without one."""
+    """Returns the shortest chain of brokers from `start` to a broker that leads at least two partitions less; None if there is no such
+    chain.
+    """
     chains = {start: [start]}
     queue = [start]
     for broker in queue:

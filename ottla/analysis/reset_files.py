@@ -1,4 +1,5 @@
-"""The CSV files of new offsets: `ottla group reset-offsets --export` prints them, `--from-file` and the console read them."""
+"""Parses and formats CSV files of new offsets: `ottla group reset-offsets --export` prints them, `--from-file` and the console read them.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +56,9 @@ def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def format_reset_file(plans: Mapping[str, ResetPlan], *, is_quoted: bool = True) -> str:
-    """Formats plans as `parse_reset_file` reads them. Rows begin with the group if there are several groups. With `is_quoted` all names
-    have quotes. Without it, as in Kafka's tool, only names that need quotes have them."""
+    """Formats plans as lines that `parse_reset_file` can parse. Rows begin with the group if there are several groups. With `is_quoted` all
+    names have quotes. Without it, as in Kafka's tool, only names that need quotes have them.
+    """
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC if is_quoted else csv.QUOTE_MINIMAL)
     for group, found in plans.items():

@@ -58,7 +58,7 @@ def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, numb
 
 
 def _target(scenario: str, partition: TopicPartition, facts: Facts, number: int) -> tuple[int, str]:
-    """Returns the offset of the scenario, which may be out of range, and a warning or an empty text."""
+    """Returns the offset that the options ask for, which may be out of range, and a warning or an empty text."""
     bounds, old = facts.bounds[partition], facts.committed.get(partition)
     if scenario == "shift_by":
         if old is None:

@@ -1,9 +1,8 @@
-"""Samples of a cluster, each called a look: topics and their growth, groups and their lag, open transactions, requests.
-
-A look lists the groups and the open transactions, and sends one ListOffsets to each leader. For at most `groups_max` groups it sends one
-OffsetFetch for 100 groups of a coordinator, or for each group if the coordinator lacks version 8 of OffsetFetch. It sends one
-DescribeTransactions for each of up to `TRANSACTIONS_MAX` open transactions. Rates compare two looks. Counts of requests are from the
-metrics that a broker exports.
+"""Takes samples of a cluster, each called a look, for `ottla top` and the console: topics and their growth, groups and their lag, open
+transactions, requests. For a look it lists the groups and the open transactions, and sends one ListOffsets to each leader. For at most
+`groups_max` groups it sends one OffsetFetch for 100 groups of a coordinator, or for each group if the coordinator lacks version 8 of
+OffsetFetch. It sends one DescribeTransactions for each of up to `TRANSACTIONS_MAX` open transactions. Rates are computed from two looks.
+Counts of requests are from the metrics that a broker exports.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ class Look(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A topic in the last Metadata response. `led` are its partitions with a leader."""
+    """A topic in the last Metadata response. `led` are the partitions of the topic that have a leader."""
 
     name: str
     partitions: int
@@ -121,7 +120,7 @@ class _Known(NamedTuple):
 
 
 class Sampler:
-    """Takes looks, and keeps the counts of the last one for the rates."""
+    """Takes looks, and keeps the counts of the last look to compute rates."""
 
     def __init__(
         self, cluster: Cluster, scrape: Callable[[], str] | None = None, *, groups_max: int = GROUPS_MAX,
@@ -235,7 +234,7 @@ class Sampler:
         return sorted(rows, key=lambda row: -(row.age_ms or 0))
 
     def _requests(self) -> tuple[list[RequestActivity] | None, str]:
-        """Returns the APIs by rate, highest first, and an empty text; without metrics None and the reason."""
+        """Returns the APIs by rate, highest first, and an empty text. Without metrics returns None and the reason."""
         if self.scrape is None:
             return None, "no metrics: start the broker with --set ottla.metrics.listen=127.0.0.1:9404"
         try:

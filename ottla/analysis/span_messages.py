@@ -1,4 +1,4 @@
-"""Explains record batches and any message of the protocol byte by byte; a message by its declaration (`wire/schema.py`).
+"""Explains record batches and messages of the protocol byte by byte. Messages are explained by their declarations (`wire/schema.py`).
 
 Records of a compressed batch have positions in the decompressed bytes. If the CRC of a batch is wrong, its records are shown as bytes. The
 compiled decoders do not record positions. This module is therefore a second, slower decoder, and a test compares the values of both.
@@ -79,7 +79,7 @@ def walk_batch(reader: SpanReader) -> None:
         if header.magic != MAGIC:
             raise WireError(f"the batch at {reader.base + start} has magic {header.magic}, only {MAGIC} can be read")
         if not is_valid:
-            # With a wrong CRC the bytes may be damaged, so they are shown without an explanation.
+            # If the CRC is wrong, the bytes may be damaged, so they are shown without an explanation.
             reader.octets("records", start + size - reader.position, "not explained: the CRC is wrong")
         elif header.codec:
             batch = reader.data[start : start + size]

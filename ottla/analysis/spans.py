@@ -1,6 +1,5 @@
-"""Explained bytes: a reader that records the name and value of each field as a span, and functions that print spans.
-
-`ottla log dump --hex` and `ottla wire` share it. A `Span` is a range of bytes with a name. The heading of a container (a struct, a batch, a
+"""Explains bytes field by field: a reader records the name and value of each field as a `Span`, and functions print spans. `ottla log dump
+--hex`, `ottla wire` and the console use it. A span is a range of bytes with a name. The heading of a container (a struct, a batch, a
 record) is a span without bytes; its length or count is a span of its own. For malformed bytes the reader raises `WireError` and no other
 error. `spans` keeps the fields before them, so that a dump shows where the damage begins.
 """

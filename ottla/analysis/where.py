@@ -1,10 +1,10 @@
-"""A small, safe expression language over one record: `consume --where EXPR`, and the filter of the console's messages.
+"""Evaluates filter expressions over one record, for `consume --where EXPR` and the filter of the console's messages.
 
-Names: `key`, `value` (parsed when it is JSON, else text), `topic`, `partition`, `offset`, `timestamp`, `headers`. Members by dot or bracket
-(`value.user.id`, `headers['x']`), comparison, `in`, `and`, `or`, `not`, arithmetic, literals. There are no calls, and only numbers are
-multiplied, divided and subtracted, so an expression can neither do harm nor grow large. It has at most `DEPTH_MAX` parts inside each other.
-A missing member is null, and a comparison of types that cannot be compared is false. Failed arithmetic makes the whole expression false.
-Text that is compared with `timestamp`, also in a list, is a time, as for `-o`: `timestamp >= '2026-01-31'`.
+Names: `key`, `value` (parsed when it is JSON, else text), `topic`, `partition`, `offset`, `timestamp`, `headers`. The language has members
+by dot or bracket (`value.user.id`, `headers['x']`), comparisons, `in`, `and`, `or`, `not`, arithmetic and literals. There are no calls, and
+only numbers are multiplied, divided and subtracted, so an expression can neither run code nor use much memory. Expressions are nested at
+most `DEPTH_MAX` levels deep. A missing member is null, and a comparison of types that cannot be compared is false. Failed arithmetic makes
+the whole expression false. Text that is compared with `timestamp`, also in a list, is a time, as for `-o`: `timestamp >= '2026-01-31'`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Why a group is behind, why a client cannot write, and why a partition is not in sync.
-
-Each answer is a list of `Reason`: the cause, the evidence, and the command that mends it. Everything is asked by Kafka's protocol, so it
-works with any cluster as far as its brokers answer. If a broker refuses a question about transactions, quotas, ACLs, disks or
-settings, the answer has a reason of the level `unknown`. Other refusals raise `ApiError`. A broker that cannot be reached raises
-`TransportError`, unless only the lag of its replicas is asked for.
+"""Finds out why a group is behind, why a client cannot write, and why a partition is not in sync (`ottla why` and the console). Each answer
+is a list of `Reason`: the cause, the evidence, and the command that mends it. Everything is asked by Kafka's protocol, so it works with any
+cluster as far as its brokers answer. If a broker refuses a question about transactions, quotas, ACLs, disks or settings, the answer has a
+reason of the level `unknown`. Other refusals raise `ApiError`. A broker that cannot be reached raises `TransportError`, unless only the lag
+of its replicas is asked for.
 """
 
 from __future__ import annotations
@@ -64,7 +63,9 @@ def _look(cluster: Cluster, group: str, places: Sequence[TopicPartition]) -> _Lo
 
 
 def why_reader(cluster: Cluster, group: str, *, wait: Callable[[float], object] = time.sleep, look_s: float = LOOK_S) -> list[Reason]:
-    """Returns the reasons why a group is behind. Looks twice at its offsets, `look_s` seconds apart, if it has members and is behind."""
+    """Returns the reasons why a group is behind. If the group has members and is behind, it reads the group's offsets twice, `look_s`
+    seconds apart.
+    """
     found = group_admin.describe_group(cluster, group)
     owners = {place: member for member in found.members for place in member.assignment}
     first = _look(cluster, group, sorted(owners))
@@ -187,8 +188,9 @@ def _of_members(
     owners: Mapping[TopicPartition, GroupMember], lags: Mapping[TopicPartition, int], before: _Look, after: _Look, look_s: float,
     held: set[str],
 ) -> list[Reason]:
-    """Compares two looks at each partition that is behind: its member commits nothing, is slower than the producers, or catches up. `lags`
-    has the lags of the first look."""
+    """Compares two samples of each partition that is behind. Its member commits nothing, is slower than the producers, or catches up.
+    `lags` has the lags of the first sample.
+    """
     reasons = []
     for place, member in sorted(owners.items()):
         end, first_end = after.ends.get(place, 0), before.ends.get(place, 0)
@@ -330,7 +332,9 @@ def _of_partition(topic: str, one: MetadataResponsePartition, min_in_sync: int, 
 
 
 def _of_rights(cluster: Cluster, topic: str, user: str | None) -> list[Reason]:
-    """Returns ACLs that refuse the user, or the lack of one that allows it. Without a user asks for the rights of this connection."""
+    """Returns the ACLs that deny the user, or a reason if no ACL allows the user. Without a user it checks the permissions of this
+    connection.
+    """
     try:
         if user is None:
             allowed = acl_admin.allowed_operations(cluster, ResourceType.TOPIC, topic)
@@ -423,7 +427,7 @@ def why_partition(cluster: Cluster, topic: str, partition: int | None = None) ->
 
 
 def _replica_lags(cluster: Cluster, topic: str, brokers: list[int]) -> dict[tuple[int, int], int | str | ApiError]:
-    """Returns how many records each replica is behind by broker and partition, its failure, or the refusal of the broker."""
+    """Returns for each broker and partition how many records the replica is behind, or its failure, or the broker's refusal to answer."""
     lags: dict[tuple[int, int], int | str | ApiError] = {}
     partitions = cluster.partitions(topic)
     for broker in brokers:
@@ -437,7 +441,7 @@ def _replica_lags(cluster: Cluster, topic: str, brokers: list[int]) -> dict[tupl
             lags.update({(broker, number): f"the log directory {broken[0]} is offline" for number in partitions})
         for found in directories:
             for each in found.topics:
-                # The lag of a copy that is moved to another directory is behind this replica.
+                # A copy that is being moved to another log directory has its own lag, which is measured against this replica.
                 lags.update({(broker, one.partition_index): one.offset_lag for one in each.partitions if not one.is_future_key})
     return lags
 

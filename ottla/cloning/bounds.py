@@ -19,7 +19,7 @@ chose."""
 
 
 class Range(NamedTuple):
-    """Which records of a partition are copied. Without a limit all are. Times are in milliseconds since 1970."""
+    """The records of a partition to copy; without a limit, all. Times are in milliseconds since 1970."""
 
     since_ms: int | None = None
     until_ms: int | None = None

@@ -1,8 +1,8 @@
-"""One clone from its start, or from where an earlier one ended, to the finished data directory.
-
-`DIR.partial` has the plan, and in `data` the logs. A clone that finds a plan of the same request continues: `Log.open` checks what was
-copied and cuts a torn end, and the rest is copied from there. `data` becomes `DIR` with one rename, after everything in it is synced. After
-a kill before the rename `DIR` does not exist (or is as empty as before), and after a later kill it is complete.
+"""Makes a clone: copies topics from a source cluster to a new data directory `DIR`, or continues an unfinished clone. While the clone runs,
+the plan is in `DIR.partial` and the logs are in `DIR.partial/data`. A clone that finds a plan of the same request continues: `Log.open`
+checks the copied records and cuts a torn end, and then the remaining records are copied. `data` becomes `DIR` with one rename, after
+everything in it is synced. If the process is killed before the rename, `DIR` does not exist or is still empty. If it is killed later, `DIR`
+is complete.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ DATA = "data"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloneRequest:
-    """The options of a clone. `groups` None: all groups that commit offsets for the topics. `settings` replace the source's.
-    `description` differs if another request would store other records."""
+    """The options of a clone. `groups` None: all groups that commit offsets for the topics. `settings` replace the source's. `description`
+    is a text of all options that change the copied records: an unfinished clone continues only if its plan has the same text.
+    """
 
     target: Path
     topics: Sequence[str]
@@ -50,7 +51,7 @@ class CloneRequest:
 
 
 class Follow(NamedTuple):
-    """How to follow the source: until `is_over()` is true, with `report` called every second."""
+    """How to follow the source: until `is_over()` is true; `report` is called every second."""
 
     is_over: Callable[[], bool]
     report: Callable[[State], object]
@@ -58,7 +59,7 @@ class Follow(NamedTuple):
 
 @dataclass(slots=True)
 class Cloned:
-    """The result. `logs` are the topics' logs, `bytes` is the size of all files."""
+    """The result of a clone. `logs` are the topics' logs, `bytes` is the size of all files."""
 
     plan: ClonePlan
     logs: list[ClonedLog]
@@ -135,8 +136,9 @@ class _Clone:
             raise CloneError(f"topic {replaced!r} was deleted and created again at the source; run the command again to start over")
 
     def _plan(self) -> tuple[ClonePlan, bool]:
-        """Returns the stored plan and True if this request was begun before. Otherwise removes older files and returns a new plan and
-        False."""
+        """Returns the stored plan and True if there is an unfinished clone of this request. Otherwise removes older files, and returns a
+        new plan and False.
+        """
         found = read_plan(self._partial)
         if found is not None and self._is_of_this_request(found):
             self._data.mkdir(mode=0o700, exist_ok=True)
@@ -157,7 +159,9 @@ class _Clone:
         return is_same and replaced_topic(self._client, plan) is None
 
     def _open(self, plan: ClonePlan) -> list[PartitionCopy]:
-        """Opens the logs of all partitions, and removes the markers that an earlier run has appended to them."""
+        """Opens the logs of all partitions. If an earlier run was killed at the end, it removes the transaction markers that this run has
+        appended (`transaction_ends.py`).
+        """
         copies, noted = [], read_entries(OsDisk(), str(self._data), plan.notes.append)
         for topic, partition, bounds in plan.partitions():
             try:
@@ -181,7 +185,7 @@ class _Clone:
             copy.copy(self._client, moved)
 
     def _note_ends(self, plan: ClonePlan, copies: Sequence[PartitionCopy]) -> None:
-        """Stores the ends of the copies, before the clone appends markers of its own."""
+        """Stores the ends of the copies, before the clone appends its own transaction markers."""
         for (_, _, bounds), copy in zip(plan.partitions(), copies, strict=True):
             bounds.end = copy.log.log_end_offset
         plan.is_ending = True

@@ -1,7 +1,6 @@
-"""Makes the data directory of a single broker from cloned logs: metadata, checkpoints, ledger, committed offsets.
-
-The broker finds a directory that was closed cleanly by a broker 0 of a new cluster. Its first leader epochs follow the source's. Its
-producers get ids that no record of the clone has.
+"""Makes the data directory of a single broker from cloned logs: metadata, checkpoints, ledger (`ottla/storage`), committed offsets. To the
+broker that starts on it, the directory looks as if broker 0 of a new cluster had closed it cleanly. The broker's first leader epochs are
+larger than the source's. New producers get ids that no record of the clone has.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ OPERATIONS_IN_MULTI = 1000
 
 
 class ClonedLog(NamedTuple):
-    """A log that was copied and closed. `leader_epoch` is the newest that the source or the records have."""
+    """A log that was copied and closed. `leader_epoch` is the largest one of the source and of the records."""
 
     partition: TopicPartition
     topic_id: bytes
@@ -56,7 +55,7 @@ def closed(log: Log, topic_id: bytes, leader_epoch: int) -> ClonedLog:
 
 
 def finish_directory(directory: str, plan: ClonePlan, logs: Sequence[ClonedLog], now_ms: int) -> None:
-    """Writes everything besides the logs of the topics. May be repeated after a kill. Raises `StorageError`."""
+    """Writes everything except the logs of the topics. It may be called again after a kill. Raises `StorageError`."""
     disk, random = OsDisk(), SystemRandom()
     for name in disk.listdir(directory):
         if name.startswith((FILE_NAME, ledger.LEDGER_FILE, META_PROPERTIES_FILE)):
@@ -104,7 +103,7 @@ def _write_offsets(
 
 
 def _note_ends(directory: str, logs: Sequence[ClonedLog]) -> None:
-    """Writes the checkpoints and the ledger: all records are synced, and below the high watermark."""
+    """Writes the checkpoints and the ledger, which say that all records are synced to disk and below the high watermark."""
     disk = OsDisk()
     notes: list[str] = []
     rows = ledger.Ledger(disk, directory, notes.append, is_new=True)

@@ -1,9 +1,8 @@
-"""Follows the source after everything was copied, until the caller ends it.
-
-One Fetch asks for all partitions of a broker and waits for records. Every second the state is written to `state.json` beside the
-plan, and given to the caller: for each partition the end of the source, the end of the copy and the lag. If the source is unreachable or
-has no leader for a partition, the state has the error, and requests are repeated until they succeed. Once a minute the topics are checked,
-records that the source has deleted are deleted in all copies, the copies are flushed, and their recovery points are stored.
+"""Copies new records of the source after everything else was copied, until the caller ends it (`ottla clone --follow`). One Fetch asks for
+all partitions of a broker and waits for records. Every second the state is written to `state.json` beside the plan, and passed to the
+caller. It has the end of the source, the end of the copy and the lag of each partition. If the source is unreachable or has no leader for a
+partition, the state has the error, and requests are repeated until they succeed. Once a minute the topics are checked, records that the
+source has deleted are deleted in all copies, the copies are flushed, and their recovery points are stored.
 """
 
 from __future__ import annotations

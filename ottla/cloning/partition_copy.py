@@ -1,9 +1,9 @@
 """Copies one partition of the source into a log on the disk.
 
 Batches are appended as a follower appends them, byte for byte, up to `end`. The source may change meanwhile. If it has deleted records that
-are still to be copied, the log restarts empty at the source's new start, as a follower's does. If the source was compacted, a value may be
-missing because a newer one lies beyond `end`. So the end moves to the high watermark of each answer with a gap, unless the end is fixed.
-The last records of a source have no gaps, because no active segment is compacted.
+are still to be copied, the log restarts empty at the source's new start, as a follower's does. If the source was compacted, a record may be
+missing because a newer record of its key is beyond `end`. After an answer with a gap, the end is therefore moved to the high watermark,
+unless the end is fixed. The last records of a source have no gaps, because no active segment is compacted.
 
 If the log ends before `end` because compaction has removed the last records, a batch without records fills the rest. Committed offsets up
 to `end` are then valid.
@@ -74,8 +74,8 @@ class PartitionCopy:
     def copy(self, client: Client, moved: Moved) -> None:
         """Copies the missing records. Raises `CloneError`, `ClientError` and `StorageError`.
 
-        An earlier call or run may have stopped before the end that a gap demands. So a partition that was begun is copied up to the
-        source's present end, unless the end is fixed.
+        An earlier call or run may have found a gap and stopped before the end was moved. A partition that has records is therefore copied
+        up to the source's current end, unless the end is fixed.
         """
         if self._is_continued and not self._has_fixed_end:
             self.end = max(self.end, self._offset(client, LATEST))
@@ -116,7 +116,9 @@ class PartitionCopy:
             self._adopt_start(start, now_ms)
 
     def check_end(self, end: int) -> None:
-        """Raises `CloneError` if the source ends before the copy, because an unclean election or another topic has cut its log."""
+        """Raises `CloneError` if the source's log ends before the copy: it was truncated by an unclean election, or it belongs to another
+        topic.
+        """
         if end < self.position:
             raise self._cut_error()
 
@@ -158,7 +160,8 @@ class PartitionCopy:
 
     def _restart(self, client: Client) -> None:
         """Removes all records of the log and restarts it at the source's start, because the source has deleted the next records. Raises
-        `CloneError` if the source's log was cut instead."""
+        `CloneError` if the source's log was truncated instead.
+        """
         start = self._offset(client, EARLIEST)
         if start <= self.position:
             raise self._cut_error()

@@ -35,7 +35,7 @@ class PartitionPlan:
 
 @dataclass(slots=True)
 class TopicPlan:
-    """`topic_id` is in hexadecimal digits. `settings` are the topic's own settings, without defaults."""
+    """The plan of one topic. `topic_id` is in hexadecimal digits. `settings` are the topic's own settings, without defaults."""
 
     name: str
     topic_id: str
@@ -57,8 +57,10 @@ class OffsetPlan:
 
 @dataclass(slots=True)
 class ClonePlan:
-    """`request` describes the options of the clone: another request starts over. `has_fixed_end` is False if partitions are copied up to
-    their ends. `is_ending`: all records up to the ends of the plan were copied; batches after these ends are markers of the clone."""
+    """`request` describes the options of the clone; a clone with other options starts over. `has_fixed_end` is False if partitions are
+    copied up to their current ends. `is_ending`: all records up to the ends of the plan were copied; batches after these ends are markers
+    of the clone.
+    """
 
     request: str
     cluster_id: str

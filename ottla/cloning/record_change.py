@@ -1,7 +1,8 @@
 """Changes records while they are cloned: drops keys that are not in the sample, and calls a function of the user.
 
-Offsets, producers and sequences stay, and timestamps too unless the function changes them. A batch keeps its header, as after a compaction,
-and a batch without records is only a header, so a consumer sees gaps and no other offsets. Markers are not changed.
+Offsets, producers and sequences are kept, and so are timestamps unless the function changes them. A batch keeps its header, as after a
+compaction; a batch without records is only a header. A consumer sees gaps between offsets, as in a compacted topic. Markers are not
+changed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SAMPLE_PARTS = 1 << 32
 
 
 class RecordChange:
-    """The changes of one clone. `sample` is a share of the keys, from 0 to 1."""
+    """The changes of one clone. `sample` is the part of the keys to keep, from 0 to 1."""
 
     def __init__(self, sample: float = 1.0, transform: Transform | None = None) -> None:
         self._limit = int(sample * SAMPLE_PARTS)

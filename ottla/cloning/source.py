@@ -1,8 +1,8 @@
 """Asks the source of a clone for everything except records: topics, settings, bounds of partitions, committed offsets.
 
-Committed offsets are read before the ends of the partitions. So no committed offset is beyond the end of a cloned partition, unless the
-request ends earlier (`--until`, `--offsets A:B`). A principal needs READ for the topics, and DESCRIBE for groups; without DESCRIBE_CONFIGS
-the settings are the broker's defaults, and a note says so.
+Committed offsets are read before the ends of the partitions. Therefore no committed offset is beyond the end of a cloned partition, unless
+the options set an earlier end (`--until`, `--offsets A:B`). A principal needs READ for the topics, and DESCRIBE for groups; without
+DESCRIBE_CONFIGS the settings are the broker's defaults, and a note says so.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ KINDS_OF_OFFSETS = ("classic", "consumer", "streams", "")
 def plan_clone(
     client: Client, topics: Sequence[str], groups: Sequence[str] | None, wanted: Range, settings: dict[str, str], request: str, seed: bytes
 ) -> ClonePlan:
-    """Makes the plan of a clone. `groups` None: all that commit offsets for the topics. `settings` replace the source's. `seed` has 16
-    random bytes for each topic; a topic without an id gets one of them. Raises `CloneError` and `ClientError`."""
+    """Makes the plan of a clone. With `groups` None the plan has all groups that commit offsets for the topics. `settings` replace the
+    source's. `seed` has 16 random bytes for each topic, which become the id of a topic that has none. Raises `CloneError` and
+    `ClientError`.
+    """
     plan = ClonePlan(request, client.cluster_id or "", wanted.has_fixed_end)
     infos = [described(client, name) for name in topics]
     for number, topic in enumerate(infos):
@@ -81,7 +83,7 @@ def described(client: Client, name: str) -> TopicInfo:
 
 
 def own_settings(client: Client, topic: str, notes: list[str]) -> dict[str, str]:
-    """Returns the topic's own settings that mean something in another cluster. Notes what is left out. Raises `ClientError`."""
+    """Returns the topic's own settings that are meaningful in another cluster. Notes the omitted ones. Raises `ClientError`."""
     found: list[Any] | KafkaError = admin.describe_configs(client.cluster, admin.TOPIC_RESOURCE, [topic])[topic]
     if isinstance(found, AuthorizationError):
         notes.append(f"settings of {topic!r} are the defaults: the source allows no DESCRIBE_CONFIGS")

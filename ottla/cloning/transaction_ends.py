@@ -1,8 +1,9 @@
 """Ends the transactions that are open at the end of a clone.
 
-A transaction may be decided in one partition before the end of the clone and in another after it. So the source is read beyond the end
-for the missing markers, and each is appended to the clone. Every decided transaction then has the source's outcome in all partitions. A
-transaction that the source has not decided gets an abort marker. Otherwise a reader of committed records would wait for a marker forever.
+A transaction may be decided in one partition before the end of the clone and in another after it. The source is therefore read beyond the
+end to find the missing markers, and each is appended to the clone. Every decided transaction then has the source's outcome in all
+partitions. A transaction that the source has not decided gets an abort marker. Otherwise a reader of committed records would wait for a
+marker forever.
 """
 
 from __future__ import annotations

@@ -1,1 +1,3 @@
-"""The console: pages in a browser that show a Kafka cluster and act on it. A process of its own, which asks the cluster as any client."""
+"""The web console: pages in a browser that show a Kafka cluster and change it. The console is a separate process, and an ordinary client of
+the cluster.
+"""

@@ -1,6 +1,5 @@
-"""The application: routes requests to pages and actions, and answers every failure with one plain sentence, as a page or as JSON.
-
-Pages and actions are plain functions that may wait for the cluster, so they run in threads.
+"""The console's web application: routes requests to pages and actions, and answers every failure with one sentence, as a page or as JSON.
+Pages and actions are synchronous functions that may wait for the cluster, so they run in threads.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Console:
-    """The state of a console: its settings, the sessions, and without logins the one desk of all sessions."""
+    """The state of a console: its settings and its sessions. Without logins all sessions share one `Desk`."""
 
     def __init__(self, settings: Settings) -> None:
         pages.load()
@@ -133,7 +132,7 @@ class Console:
         return endpoint
 
     def _acted(self, handler: ActionHandler, visit: Visit, token: str) -> Response:
-        """Executes an action once, and redirects to the page that shows its result."""
+        """Executes an action, unless its form was already sent, and redirects to the page that shows its result."""
         results = visit.session.results
         try:
             if self.settings.is_read_only:
@@ -192,7 +191,7 @@ class Console:
 
 
 class _Assets(StaticFiles):
-    """The scripts and styles, which a browser keeps for a day: the names of vendored files have their versions."""
+    """Serves scripts and styles, which a browser caches for a day. The names of vendored files contain their versions."""
 
     def file_response(self, *args: Any, **named: Any) -> Response:
         response = super().file_response(*args, **named)

@@ -1,4 +1,4 @@
-"""Reads the fields of a form from the body of a request."""
+"""Reads the fields of an HTML form (`application/x-www-form-urlencoded`) from the body of a request."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The HTTP ports of brokers: their metrics, which a snapshot reads with each look, and the last lines of their logs.
+"""Reads the HTTP ports of brokers: their metrics, with each sample of the cluster that a `Snapshot` takes, and the last lines of their
+logs.
 
 A broker's port is the address in its setting `ottla.metrics.listen`, or one of the addresses that the console was given. The port of a
-service of several brokers (`ottla.cores`) has the metrics of all of them, with the label `broker`. Only the lines of the metrics that pages
-show are kept.
+service of several brokers (`ottla.cores`) has the metrics of all of them, with the label `broker`. Only metrics that pages show are kept.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ KEPT = (
 
 
 class Exported(NamedTuple):
-    """The metrics of a broker at `at_s` (seconds since 1970). `values` has the samples without labels. `rates` has the change a second of
-    each of `COUNTERS` since the look before, None if there was none or the broker was started since."""
+    """The metrics of a broker at `at_s` (seconds since 1970). `values` has the samples without labels. `rates` has the increase per second
+    of each of `COUNTERS` since the previous sample; None if there is no previous sample or the broker was started since.
+    """
 
     at_s: float
     version: str
@@ -62,8 +63,9 @@ class BrokerPorts:
         """The time, counters and counts of requests of the last scrape of each broker."""
 
     def read(self) -> str:
-        """Reads the metrics of all brokers. Returns their kept lines one after the other; the last ones of a broker that does not answer,
-        so that sums do not jump. Raises `MetricsRefused` with the reason if no broker exports metrics."""
+        """Reads the metrics of all brokers. Returns the kept lines of each broker. For a broker that does not answer it returns its
+        previous lines, so that sums over all brokers do not jump. Raises `MetricsRefused` with the reason if no broker exports metrics.
+        """
         for address in self._given:
             self._read(address, *(broker for broker, known in self._addresses.items() if known == address))
         if not self._given:
@@ -87,7 +89,7 @@ class BrokerPorts:
         return scrape(address, self._credentials, path="/log")
 
     def _find(self, broker: int) -> str:
-        """Returns the address of a broker's port, an empty text without one."""
+        """Returns the address of a broker's port; an empty text if the broker has none."""
         if broker not in self._addresses and time.monotonic() >= self._find_at.get(broker, 0.0):
             self._find_at[broker] = time.monotonic() + FIND_EVERY_S
             try:
@@ -97,7 +99,7 @@ class BrokerPorts:
         return self._addresses.get(broker, "")
 
     def _read(self, address: str, *known: int) -> None:
-        """Reads the metrics at an address. `known` are the brokers whose metrics were there before."""
+        """Reads the metrics at an address. `known` are the brokers whose metrics were at this address before."""
         try:
             texts = kept_texts(scrape(address, self._credentials))
         except (MetricsRefused, OttlaError, ValueError) as error:
@@ -109,7 +111,7 @@ class BrokerPorts:
             self.exported.pop(gone, None)
 
     def _take(self, address: str, text: str) -> int:
-        """Takes the metrics of one broker. Returns its id."""
+        """Stores the metrics of one broker. Returns its id."""
         info = next((sample.labels for sample in samples_in(text, INFO)), {})
         broker = int(info.get("broker_id", -1))
         self._addresses[broker] = address
@@ -124,7 +126,7 @@ class BrokerPorts:
         return broker
 
     def total(self, name: str) -> float | None:
-        """Returns the sum of a rate over all brokers, None if it is known of none."""
+        """Returns the sum of a rate over all brokers; None if the rate is unknown for every broker."""
         return sum_of(one.rates.get(name) for one in self.exported.values())
 
 
@@ -134,7 +136,9 @@ def sum_of(values: Iterable[float | None]) -> float | None:
 
 
 def kept_texts(text: str) -> list[str]:
-    """Returns the lines of a scrape that pages show; of the scrape of a service a text for each broker, without the label `broker`."""
+    """Returns the lines of a scrape that pages show. For the scrape of a service of several brokers it returns one text for each broker,
+    without the label `broker`.
+    """
     found: dict[str, list[str]] = {}
     for line in text.split("\n"):
         name, label, rest = line.partition('{broker="')

@@ -1,7 +1,7 @@
-"""Elections and changes of the in-sync replicas, found by comparing the metadata of all topics with the metadata before.
+"""Finds elections and changes of the in-sync replicas, by comparing the metadata of all topics with the previous metadata.
 
-It works with any Kafka. The snapshot asks for the metadata every `METADATA_EVERY_S`. A change that is taken back in the meantime is only
-seen by its leader epoch.
+It works with any Kafka. The snapshot asks for the metadata every `METADATA_EVERY_S`. If a change is reversed between two requests, only the
+leader epoch shows it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Changes:
         self._before: dict[tuple[str, int], tuple[int, int, frozenset[int]]] = {}
 
     def note(self, at_s: float, topics: Mapping[str, MetadataResponseTopic]) -> None:
-        """Compares each partition with the time before. A partition that is seen for the first time is no change."""
+        """Compares each partition with the previous metadata. A new partition is not a change."""
         now = {
             (name, one.partition_index): (one.leader_id, one.leader_epoch, frozenset(one.isr_nodes))
             for name, topic in topics.items()

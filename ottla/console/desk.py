@@ -1,4 +1,6 @@
-"""A desk: the connections and the snapshot of one identity. Pages see and do what this identity may see and do."""
+"""`Desk`: the connections and the snapshot of one identity (a user that has logged in, or the console itself). Pages show and do what the
+cluster allows this identity.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Settings(NamedTuple):
-    """The settings of a console. `properties` are Kafka's client properties. `metrics` are the addresses of the only
-    HTTP ports that are read. `schemas` has the schemas of files and of a registry."""
+    """The settings of a console. `properties` are Kafka's client properties. If `metrics` has addresses, only these HTTP ports are read.
+    `schemas` has the schemas of files and of a registry.
+    """
 
     properties: Mapping[str, str]
     timeout_s: float = 15.0
@@ -32,8 +35,9 @@ class Settings(NamedTuple):
 
 
 class Desk:
-    """See the module. Pages share `cluster`, and `extended` for requests of Ottla's own APIs, which the live wire uses too. The snapshot
-    has connections of its own."""
+    """See the module. Pages share the connections `cluster`, and `extended` for Ottla's own APIs, which the page of recorded requests
+    (`wire.py`) uses too. The snapshot has its own connections.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

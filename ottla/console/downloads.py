@@ -36,7 +36,7 @@ def table(visit: Visit) -> Response:
 
 
 def _cell(value: object) -> object:
-    """Returns a value for a spreadsheet, with a quote before text that a spreadsheet would take for a formula."""
+    """Returns a value for a spreadsheet, with a quote before text that a spreadsheet would execute as a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
@@ -50,7 +50,7 @@ def value(visit: Visit) -> Response:
 
 
 def capture(visit: Visit) -> Response:
-    """Returns the frames of the live wire as a packet capture."""
+    """Returns the recorded requests and responses of a broker as a packet capture."""
     return _file(wire.capture(visit), "application/vnd.tcpdump.pcap", f"broker-{visit.query.get('broker', '')}.pcap")
 
 

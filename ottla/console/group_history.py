@@ -1,7 +1,6 @@
-"""The history of groups as a console has seen it: their lag, and changes of their states and members.
-
-It works with any Kafka. A look of the snapshot lists all groups, so a rebalance that begins and ends between two looks shows no other
-state. An open page of the group still notes new and lost members, and partitions with another member.
+"""Keeps the history of groups while a console runs: their lag, and changes of their states and members. It works with any Kafka. The
+snapshot lists all groups in each sample of the cluster. It therefore misses a rebalance that begins and ends between two samples. While the
+page of a group is open, the console also notes new and lost members, and partitions that another member has got.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class GroupHistory:
         """Times and lags in turn, by group."""
 
     def note(self, at_s: float, groups: Sequence[ListedGroup], lags: Mapping[str, int]) -> None:
-        """Notes the groups of a look and their lags. A group that is seen for the first time has not changed."""
+        """Notes the groups of a sample and their lags. A new group is not a change."""
         with self._lock:
             states = {group.group_id: group.state for group in groups}
             for name, state in states.items():
@@ -58,7 +57,7 @@ class GroupHistory:
                 del points[: -2 * POINTS_MAX]
 
     def note_members(self, at_s: float, group: GroupDescription) -> None:
-        """Compares the members of a group and their partitions with the time before."""
+        """Compares the members of a group and their partitions with the previous ones."""
         now = {member.member_id: frozenset(map(str, member.assignment)) for member in group.members}
         with self._lock:
             before = self._members.get(group.group_id)

@@ -40,7 +40,7 @@ def add_login(settings: Settings, sessions: Sessions, routes: list[BaseRoute]) -
         except OttlaError as error:
             return answer(before or Session(), str(error), 403)
         sessions.remove(before)
-        session = Session()  # a new cookie, so that one from before the login is worth nothing
+        session = Session()  # a new cookie, so that a cookie from before the login has no rights
         session.desk, session.user = desk, form.get("user", "")
         sessions.add(session)
         response: Response = RedirectResponse("/", 303)

@@ -1,4 +1,4 @@
-"""Parts of a page. A handler returns a `Page` of them; `rendering.py` makes HTML or JSON of the same page."""
+"""The parts of a page. A page's function returns a `Page` that consists of these parts; `rendering.py` converts it to HTML or JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from ottla.base.errors import OttlaError
 
 
 class PageError(OttlaError):
-    """A page or an action cannot be had: an HTTP status and one plain sentence. `form` is the form that was refused, to be corrected."""
+    """A page cannot be shown or an action cannot be done. It has an HTTP status and a message of one sentence. `form` is the refused form,
+    which the user can correct.
+    """
 
     def __init__(self, sentence: str, status: int = 400, form: Form | None = None) -> None:
         super().__init__(sentence)
@@ -79,7 +81,9 @@ class Field(NamedTuple):
 
 
 class Form(NamedTuple):
-    """An action. `effect` describes the result. With `typed` the user has to type this name. A form with `is_query` only asks, by GET."""
+    """An action. `effect` describes the result. With `typed` the user has to type this name. A form with `is_query` changes nothing and is
+    sent by GET.
+    """
 
     action: str
     title: str
@@ -100,7 +104,9 @@ class Note(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A page. `template` shows more than the common parts, from `extra`. `refresh_s` renews the page's tables while it is open."""
+    """A page. `template` is an HTML template for further parts, which are in `extra`. If `refresh_s` is set, the browser reloads the page's
+    tables after this many seconds while the page is open.
+    """
 
     title: str
     facts: Sequence[tuple[str, Any]] = ()

@@ -26,8 +26,9 @@ the value.
 
 
 class Decoded(NamedTuple):
-    """A record whose value and key are JSON if a schema has decoded them. `size` is the number of bytes before. `schema` names the schema,
-    or the reason why it has not decoded them; it is empty for a record without a schema."""
+    """A record whose value and key are JSON if a schema has decoded them. `size` is the number of bytes before decoding. `schema` names the
+    schema, or says why the record could not be decoded; it is empty for a record without a schema.
+    """
 
     record: Record
     size: int
@@ -43,8 +44,9 @@ def undecoded(_topic: str, record: Record) -> Decoded:
 
 
 class Shown(NamedTuple):
-    """A record as a page shows it. `kind` is the form of the value: json, text, hex, null or marker. `is_cut` is about the value alone.
-    `schema` is as in `Decoded`."""
+    """A record as a page shows it. `kind` is the form of the value: json, text, hex, null or marker. `is_cut` means that the value, not the
+    key, is shortened. `schema` is as in `Decoded`.
+    """
 
     partition: int
     offset: int
@@ -87,8 +89,9 @@ def show(partition: int, decoded: Decoded, letters_max: int = LETTERS_MAX, *, is
 
 
 class Wanted(NamedTuple):
-    """A query for records from these positions on. It finds at most `limit` records that `matches(partition, record)` accepts after
-    `decode`: the first ones, or with `is_newest` the last ones. `ends` stops each partition before this offset."""
+    """A query for records from `positions` up to `ends`. It finds at most `limit` records that `matches(partition, record)` accepts after
+    `decode`: the first ones, or with `is_newest` the last ones.
+    """
 
     positions: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
@@ -101,7 +104,9 @@ class Wanted(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Records in the order of their time, how many were looked at, and whether the time was over before all were."""
+    """The found records in the order of their timestamps, the number of records that were compared, and whether the search stopped after
+    `READ_S` seconds before its end.
+    """
 
     records: list[Shown]
     scanned: int
@@ -109,7 +114,7 @@ class Found(NamedTuple):
 
 
 def read(cluster: Cluster, wanted: Wanted) -> Found:
-    """Reads the records of a query, for at most `READ_S`."""
+    """Reads the records of a query, for at most `READ_S` seconds."""
     left = {place: start for place, start in wanted.positions.items() if start < wanted.ends[place]}
     kept: dict[TopicPartition, deque[Shown]] = {place: deque(maxlen=wanted.limit) for place in left}
     scanned = 0

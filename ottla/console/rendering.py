@@ -1,4 +1,4 @@
-"""Makes HTML or JSON of a page. Templates escape all text; nothing marks text as safe."""
+"""Converts a page to HTML or JSON. Templates escape all text; nothing marks text as safe."""
 
 from __future__ import annotations
 
@@ -73,17 +73,20 @@ def shown(value: Any) -> str:
 
 
 def is_long(value: Any) -> bool:
-    """Whether a cell has a word that would make its column wide, such as a path or a list of addresses. It is broken anywhere."""
+    """Whether a cell has a long word that would make its column wide, such as a path or a list of addresses. The browser may break such a
+    word anywhere.
+    """
     return any(len(word) > WORD_LETTERS_MAX for word in str(plain(value)).split())
 
 
 def pieces(text: str) -> list[str]:
-    """Returns a text in pieces that end with a full stop or a comma, where a long name or a list of addresses is broken first."""
+    """Splits a text after full stops and commas, where the browser should break a long name or a list of addresses first."""
     return re.findall(r"[^.,]*[.,]+|[^.,]+", text)
 
 
 def visible(text: str) -> str:
-    """Returns text with escapes for characters that are invisible or change the direction of writing. Line ends and tabs stay."""
+    """Returns text with escapes for characters that are invisible or change the direction of writing. Line ends and tabs are not escaped.
+    """
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode() for letter in text)
@@ -150,8 +153,9 @@ def menu() -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 class _Part:
-    """The rows of a table that a page shows: of the first table rows that contain `q`, in the order of `sort`, from page `p`; of others the
-    first rows."""
+    """The rows of a table that a page shows. For the first table of the page these are the rows that contain the query's `q`, in the order
+    of `sort`, on page `p`. For other tables these are the first rows.
+    """
 
     def __init__(self, table: Table, query: Mapping[str, str], *, is_first: bool) -> None:
         self.table = table

@@ -2,7 +2,7 @@
 
 A session is a random cookie. A form has a token: a time and a random number, signed with the key of the session. A page of another site
 cannot make one, so the token stops forged requests. The result of an action is stored under its token, so a form that is sent twice acts
-once. A console on the loopback address refuses requests with an unknown `Host`. Otherwise another site could let its own name resolve to
+once. A console on the loopback address refuses requests with an unknown `Host`. Otherwise another site could make its own name resolve to
 this machine (DNS rebinding), and its pages could read the console.
 """
 
@@ -75,7 +75,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions by cookie, the one that was idle for longest first."""
+    """The sessions by cookie; the session that was idle longest is first."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, Session] = OrderedDict()

@@ -61,7 +61,7 @@ class _Server(uvicorn.Server):
         sys.stdout.flush()
 
     def end_with_input(self) -> None:
-        """Waits until standard input ends, because the process at its other end has ended or asks for it. Then ends the server."""
+        """Waits until standard input ends: the parent process has ended, or has closed it to stop the console. Then ends the server."""
         while os.read(sys.stdin.fileno(), 4096):
             pass
         self.should_exit = True

@@ -1,7 +1,6 @@
-"""A snapshot of the cluster in memory, which a thread renews. List pages are served from it, so opening a page costs the cluster nothing.
-
-If the cluster does not answer, the last view remains, and `problem` has the reason. The snapshot is renewed less often while no page is
-open.
+"""Keeps a snapshot of the cluster in memory, which a thread renews. List pages are made from it, so opening a page sends no request to the
+cluster. If the cluster does not answer, pages show the last snapshot, and `problem` has the reason. The snapshot is renewed less often
+while no page is open.
 """
 
 from __future__ import annotations
@@ -70,9 +69,9 @@ class TopicSettings(NamedTuple):
 
 class View(NamedTuple):
     """The cluster as it was at `at_s` (seconds since 1970). `metadata` is the answer with all topics, `lags` the lag by group and topic.
-    `settings` lacks topics whose settings are not known or may not be seen. `exported` has the metrics of the brokers that export them.
-    `last_records` has the time of the newest record by topic, in milliseconds since 1970: the record's own for a topic that has not grown
-    since the console was started, else the time of the look that has seen it grow.
+    `settings` lacks topics whose settings are not known or which this identity may not see. `exported` has the metrics of the brokers that
+    export them. `last_records` has the time of the newest record by topic, in milliseconds since 1970: the record's own timestamp if the
+    topic has not grown since the console was started, else the time of the sample in which the topic had grown.
     """
 
     at_s: float
@@ -92,7 +91,7 @@ class Snapshot:
     """See the module."""
 
     def __init__(self, cluster: Cluster, ports: BrokerPorts) -> None:
-        """`ports` are read over the same connections."""
+        """The addresses of `ports` are requested over the same connections."""
         self.cluster = cluster
         self.ports = ports
         self.view: View | None = None
@@ -132,7 +131,7 @@ class Snapshot:
         return self.view
 
     def renew(self) -> None:
-        """Takes a look after an action has changed the cluster, and waits for it, at most `FIRST_VIEW_S`."""
+        """Takes a sample after an action has changed the cluster, and waits for it, at most `FIRST_VIEW_S` seconds."""
         with self._renewed:
             wanted = self._begun + 1
             self._sampler.forget_metadata()
@@ -204,7 +203,7 @@ class Snapshot:
         self._settings, self._settings_at = {}, time.monotonic() + SETTINGS_EVERY_S
         try:
             found = admin.describe_configs(self.cluster, admin.TOPIC_RESOURCE, sorted(topics), keys=keys)
-        except ApiError:  # a broker from before Kafka 0.11 has no DescribeConfigs
+        except ApiError:  # a broker older than Kafka 0.11 has no DescribeConfigs
             return
         for name, entries in found.items():
             values = {one.name: one.value or "" for one in entries} if isinstance(entries, list) else {}
@@ -229,7 +228,7 @@ class Snapshot:
     def _ask_last_records(self, wanted: Iterable[TopicPartition]) -> None:
         try:
             found = admin.list_offsets(self.cluster, dict.fromkeys(wanted, admin.MAX_TIMESTAMP))
-        except ApiError:  # a broker from before Kafka 3.0 does not know the newest record
+        except ApiError:  # a broker older than Kafka 3.0 cannot find the newest record
             return
         for place, at in found.items():
             if isinstance(at, admin.OffsetAt) and at.timestamp >= 0:
@@ -251,7 +250,7 @@ class Snapshot:
 
 
 def pause_s(cost_s: float, *, is_idle: bool) -> float:
-    """Returns the seconds until the next look, after a look that has taken `cost_s` seconds of CPU time."""
+    """Returns the seconds until the next sample, after a sample that has taken `cost_s` seconds of CPU time."""
     return max(IDLE_INTERVAL_S if is_idle else INTERVAL_S, cost_s / COST_SHARE_MAX)
 
 

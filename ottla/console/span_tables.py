@@ -1,4 +1,4 @@
-"""Explained bytes as a table: position, bytes, field, value and meaning of each."""
+"""Makes a table of explained bytes (`Span`): position, bytes, field, value and meaning of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live tail of a topic as server-sent events."""
+"""Sends the live tail of a topic to a browser, as server-sent events."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ class Visit(NamedTuple):
 
 
 class PageHandler(NamedTuple):
-    """A page: its path, its name in the menu (empty: not in the menu), its section there, and the function that makes it."""
+    """A registered page: its path, its name in the menu (empty: not in the menu), its section of the menu, and the function that makes it.
+    """
 
     path: str
     name: str

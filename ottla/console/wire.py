@@ -1,7 +1,6 @@
-"""The frames that pass a broker, as the page of the live wire has read them: the newest ones, bounded in bytes.
-
-Each look asks a broker for the pairs of request and answer since the last look. The broker records only while a client looks, so the cost
-ends with the page (`wire/messages/describe_frames.py`).
+"""Reads the requests and responses that a broker records (frames), for the page of the live wire. It keeps the newest ones, up to a limit
+in bytes. Each call of `look` asks a broker for the pairs of request and response since the previous call. The broker records only while a
+client asks, so it stops soon after the page is closed (`wire/messages/describe_frames.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ LOOKS_MAX = 4
 
 
 class Seen(NamedTuple):
-    """The result of a look: the pairs in memory, the oldest first, and how many pairs the console has missed since it began."""
+    """The result of `look`: the pairs in memory, the oldest first, and how many pairs the console has missed since it began."""
 
     pairs: list[FramePair]
     missed: int
@@ -72,10 +71,12 @@ class _Kept:
         self._bytes = 0
 
     def add(self, answer: DescribeFramesResponse) -> None:
-        """Adds the pairs of an answer, and drops the oldest ones. An answer without pairs says that the broker has none up to `newest`."""
+        """Adds the pairs of an answer, and drops the oldest ones. An answer without pairs means that the broker has no pair up to the
+        number `newest`.
+        """
         self.missed += answer.lost
         for pair in answer.pairs:
-            # The codec's views of the answer would keep the whole answer in memory.
+            # The decoded fields are views of the answer, which would keep the whole answer in memory.
             pair.request, pair.response = (None if part is None else bytes(part) for part in (pair.request, pair.response))
             self.pairs.append(pair)
             self._bytes += _size(pair)

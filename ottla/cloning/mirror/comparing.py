@@ -1,7 +1,7 @@
-"""Checks that the records of a target are the beginning of the source's, before a mirror continues.
+"""Checks that the records of a target are the beginning of the source's log, before a mirror continues.
 
-The end of the target must be in the source's log, and the last record of the target must be the source's record of the same offset. So an
-unclean election at the source, which has replaced records, is found, and a topic that is not of this source.
+The end of the target must be in the source's log, and the last record of the target must be the source's record of the same offset. The
+check finds an unclean election at the source that has replaced records, and a target topic with records of another source.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ LOOK_BACK = (1, 32, 1024, 32_768)
 
 
 def check_is_prefix(source: Client, target: Client, partitions: Sequence[TopicPartition]) -> None:
-    """Raises `CloneError` for the first partition whose records are not the beginning of the source's, and `ClientError`."""
+    """Raises `CloneError` for the first partition whose records are not the beginning of the source's log, and `ClientError` if a cluster
+    does not answer.
+    """
     ends = target.list_offsets(dict.fromkeys(partitions, LATEST), isolation=ALL)
     starts = target.list_offsets(dict.fromkeys(partitions, EARLIEST))
     source_ends = source.list_offsets(dict.fromkeys(partitions, LATEST), isolation=ALL)
@@ -51,7 +53,9 @@ def last_record(client: Client, partition: TopicPartition, start: int, end: int)
 
 
 def _has(client: Client, partition: TopicPartition, record: Record) -> bool:
-    """Whether the log has this record. A source that has deleted or compacted it is believed."""
+    """Whether the log has this record. Returns True if the source has deleted or compacted the record, because it can no longer be
+    compared.
+    """
     try:
         for fetched in client.read(partition, record.offset, record.offset + 1, isolation=ALL):
             for one in fetched.records():

@@ -1,8 +1,7 @@
-"""Ottla as a target: its leaders append the source's batches as they are (MirrorRecords).
-
-The topic has the setting `ottla.mirror.source`, so that only a mirror of this source writes to it, and `ottla.leader.epoch.min`, which is
-larger than every leader epoch of the source. If the source elects a leader with a larger epoch, the setting is raised before records or
-committed offsets with this epoch are copied.
+"""An Ottla cluster as the target of a mirror: its leaders append the source's batches unchanged (MirrorRecords). The target topic has the
+setting `ottla.mirror.source`, so that only a mirror of this source writes to it, and `ottla.leader.epoch.min`, which is larger than every
+leader epoch of the source. If the source elects a leader with a larger epoch, the setting is raised before records or committed offsets
+with this epoch are copied.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ UNKNOWN_END = -1
 
 
 class ExactTarget:
-    """See the module. `may_take_over`: an existing topic becomes a mirror if its records are the beginning of the source's."""
+    """See the module. With `may_take_over` an existing topic becomes a mirror, if its records are the beginning of the source's log."""
 
     isolation = "read_uncommitted"
     is_exact = True
@@ -68,7 +67,7 @@ class ExactTarget:
         self._newest_epochs[topic.name] = max(leader_epoch, epoch_min - EPOCH_STEP)
 
     def _has_all_of_source(self, topic: MirroredTopic) -> bool:
-        """Whether the source's records are the beginning of the target's, as after a graduation."""
+        """Whether the source's records are the beginning of the target's log, as after `graduate`."""
         try:
             check_is_prefix(self._client, self._source, topic.partitions)
         except CloneError:
@@ -136,14 +135,16 @@ class ExactTarget:
 
 
 class Piece(NamedTuple):
-    """The part of an answer that one request has room for."""
+    """The part of a Fetch answer that fits into one MirrorRecords request."""
 
     part: MirrorPart
     newest_epoch: int
 
 
 def _pieces(fetched: Fetched, source: str) -> list[Piece]:
-    """Splits the whole batches of an answer, without the first part of another batch at its end. A batch may be larger than a request."""
+    """Splits the complete batches of a Fetch answer into pieces; an incomplete batch at its end is dropped. A batch that is larger than a
+    request is a piece by itself.
+    """
     data = memoryview(fetched.data)
     pieces: list[Piece] = []
     begin = size = count = 0

@@ -1,7 +1,7 @@
 """Fills offsets without a record at the target: each marker of an empty, aborted transaction takes one offset, and no reader sees it.
 
-The transactional id is the mirror's own for each topic. A new run of the mirror initializes the id, which ends the transaction of a killed
-run. So its marker is in the log before the new run looks where the log ends.
+The mirror has a transactional id for each topic. A new run of the mirror initializes the id, which ends the transaction of a killed run.
+The marker of that transaction is therefore in the log before the new run asks where the log ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GapFiller:
         self._transactions: dict[str, Transaction] = {}
 
     def settle(self, partition: TopicPartition) -> None:
-        """Ends what an earlier run has left, and fences it. Raises `ClientError`."""
+        """Ends an open transaction of an earlier run, and fences that run. Raises `ClientError`."""
         self._transactions.pop(partition.topic, None)
         self._transaction(partition.topic)
 

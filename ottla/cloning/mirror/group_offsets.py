@@ -1,7 +1,6 @@
-"""Committed offsets of groups follow from the source to the target.
-
-An offset is committed at the target when the target's log reaches it, so a consumer that moves continues at a record that is there. Groups
-with live members at the target are left alone, because their members commit. Offsets have the source's leader epochs and metadata.
+"""Copies committed offsets of groups from the source to the target. An offset is committed at the target when the target's log has reached
+it, so a consumer that is moved to the target finds its next record there. Groups with live members at the target are skipped, because their
+members commit. Offsets have the source's leader epochs and metadata.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class GroupOffsets:
         return len(self._copied)
 
     def forget(self) -> None:
-        """Lets the next round compare all offsets with the target's, although they have not changed at the source."""
+        """Makes the next round compare all offsets with the target's, even if they have not changed at the source."""
         self._copied.clear()
 
     def copy(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Commits the source's offsets that the target's partitions, which end at `ends`, reach. Raises `ClientError`."""
+        """Commits the source's offsets that are not beyond `ends`, the ends of the target's partitions. Raises `ClientError`."""
         notes: list[str] = []
         wanted: dict[str, Offsets] = {}
         for one in committed(self._source, self._groups, list(ends), notes):

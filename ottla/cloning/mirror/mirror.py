@@ -1,12 +1,11 @@
-"""A mirror that runs: copies what the source gets, follows groups and settings, and shows its lag.
-
-The mirror has no state of its own. It asks the target for the end of each partition, reads the source from there, and sends the batches
-with the expected end. The target refuses batches for another end. After each error, and after a kill of anything, the mirror asks again. So
-nothing is lost or doubled.
-
-Errors that may pass are in the state, and requests are repeated until they succeed. If one topic cannot be mirrored any more, because it
-was deleted at the source or has another writer at the target, it fails alone, and the others continue. A partition with a damaged batch at
-the source waits alone before that batch, and is read again every 15 s, because another replica may lead it by then.
+"""Runs a mirror: copies new records from the source to the target, keeps committed offsets and settings equal, and reports the lag. The
+mirror stores no state. It asks the target for the end of each partition, reads the source from there, and sends the batches with the
+expected end. The target refuses batches with another expected end. After each error, and after any process was killed, the mirror asks for
+the end again. Records are therefore neither lost nor duplicated. Temporary errors are shown in the state, and the requests are repeated
+until they succeed. If one topic cannot be mirrored any more, because it was deleted at the source or has another writer at the target, only
+this topic fails, and the other topics continue.
+A partition with a damaged batch at the source waits alone before that batch. The mirror reads it again every 15 s, because another replica
+may lead the partition by then.
 """
 
 from __future__ import annotations
@@ -43,8 +42,9 @@ WAIT_SECONDS = 0.2
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorRequest:
     """The options of a mirror. `groups` None: all groups that commit offsets for the topics. `settings` replace the source's.
-    `replication_factor` is for new topics; -1 is the target's default. With `may_take_over` a topic that the target has becomes a mirror,
-    if its records are the beginning of the source's."""
+    `replication_factor` is for new topics; -1 is the target's default. With `may_take_over` an existing topic of the target becomes a
+    mirror, if its records are the beginning of the source's log.
+    """
 
     topics: Sequence[str]
     groups: Sequence[str] | None = None
@@ -94,8 +94,9 @@ class Mirror:
         return self._show()
 
     def graduate(self, is_over: Callable[[], bool]) -> State:
-        """Mirrors until the target has all that the source has, copies committed offsets, and makes the topics writable. Raises the errors
-        of `run`, and `CloneError` if a transaction of the source is open at the end."""
+        """Ends the mirroring of the topics: mirrors until the target has all records of the source, copies committed offsets, and makes the
+        topics writable. Raises the errors of `run`, and `CloneError` if a transaction of the source is open at the end.
+        """
         self._prepare()
         self._reader.start()
         try:
@@ -147,7 +148,9 @@ class Mirror:
         return time.monotonic() >= self._due_s.get(what, 0.0)
 
     def _pass_over(self, error: ClientError) -> None:
-        """Notes an error that may pass. Raises the others: missing rights, and versions that a cluster does not know."""
+        """Notes a temporary error in the state. Raises a permanent one: missing permissions, or an API version that a cluster does not
+        support.
+        """
         if isinstance(error, AuthorizationError | AuthenticationError | UnsupportedVersionError):
             raise error
         self._error = str(error)
@@ -163,7 +166,7 @@ class Mirror:
         self._reader.drop([partition])
 
     def _settle(self, partitions: Iterable[TopicPartition]) -> None:
-        """Asks the target where partitions end, and reads on from there."""
+        """Asks the target where partitions end, and continues to read the source from there."""
         found = self._target.positions(self._topics, partitions)
         known = {partition: one.end for partition, one in found.items() if isinstance(one, Position)}
         self._positions.update(known)
@@ -237,14 +240,17 @@ class Mirror:
             self._copy_groups()
 
     def _copy_groups(self) -> None:
-        """Copies committed offsets, after the target's leader epochs are larger than the offsets' epochs. Otherwise a consumer that moves
-        would take the target's metadata for old."""
+        """Copies committed offsets, after the target's leader epochs are larger than the offsets' epochs. Otherwise a consumer that is
+        moved to the target would ignore the target's metadata as too old.
+        """
         for topic in self._active():
             self._target.raise_epoch(topic, self._follower.newest_epoch(topic.name))
         self._groups.copy({one: self._positions[one] for one in self._partitions() if one in self._positions})
 
     def _look_at_ends(self) -> None:
-        """Compares the source's bounds with the target's ends: restarts behind deleted records, and fails a topic whose log was cut."""
+        """Compares the source's log bounds with the target's ends. Restarts a partition behind records that the source has deleted, and
+        fails a topic whose log was truncated at the source.
+        """
         partitions = [one for one in self._partitions() if one in self._positions and one not in self._unsure]
         found = self._source_ends(partitions)
         self._ends.update(found)
@@ -267,7 +273,9 @@ class Mirror:
             self._unsure[partition] = None
 
     def _check_cut(self, topic: MirroredTopic, partition: TopicPartition, position: int) -> None:
-        """The end was asked for before the target got further, so it is asked for again."""
+        """Fails the topic if the source still ends before the target. It asks for the source's end again, because the target may have got
+        records since the first answer.
+        """
         end = self._source_end_of_all(partition)
         if end is not None and end < position:
             self._end(topic, FAILED, f"{partition} of the source ends at {end}, before the target's end {position}: it has lost records")
@@ -288,7 +296,9 @@ class Mirror:
         return {partition: one.offset for partition, one in found.items() if not isinstance(one, KafkaError)}
 
     def _end_graduated(self) -> None:
-        """Ends graduated topics before offsets are copied: their groups read at the target now, and the source's offsets are older."""
+        """Stops mirroring topics that were made writable, before offsets are copied: their groups now commit at the target, and the
+        source's offsets are older.
+        """
         for topic in self._active():
             if self._target.is_graduated(topic):
                 self._end(topic, GRADUATED, None)

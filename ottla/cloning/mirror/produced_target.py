@@ -1,13 +1,12 @@
-"""Any Kafka as a target: the mirror produces the source's committed records, with the same offsets.
+"""A cluster of any Kafka as the target of a mirror: the mirror produces the source's committed records, with the same offsets. Kafka's
+protocol has no request that appends batches at given offsets. The offsets are therefore equal only if every offset of the source takes one
+offset at the target. A record takes one. For an offset without a committed record (a marker, an aborted or compacted record), the mirror
+ends an empty transaction. Its marker takes one offset, and no reader sees it (`gap_filler.py`).
 
-Kafka's protocol has no request that appends batches at given offsets. So offsets are equal only if every offset of the source takes one
-offset at the target. A record does. Where the source has none (a marker, an aborted or compacted record), the mirror ends an empty
-transaction, whose marker takes one offset and which no reader sees (`gap_filler.py`).
-
-No batch is appended twice or at a wrong offset, whatever is killed. Batches have the producer id of a transactional id, so a later run has
-the same producer id, and sequence numbers continue. A leader accepts a batch only if it follows this producer's last one. So a
-late request of a killed mirror is refused, or it is the batch that the new mirror would send. A run begins when the last sequence number
-that the leader knows is in the visible log. So it does not overlook a batch that its replicas have not confirmed.
+No batch is appended twice or at a wrong offset, whatever is killed. Each run of the mirror gets the same producer id, through a
+transactional id, and continues its sequence numbers. A leader accepts a batch only if its sequence follows the producer's last batch. A
+late request of a killed mirror is therefore refused, or it is the batch that the new mirror would send. A run waits until the last sequence
+number that the leader knows is below the high watermark, so it does not miss a batch that is not replicated yet.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ class ProducedTarget:
         """Does nothing: Kafka's leader epochs cannot be set."""
 
     def is_graduated(self, topic: MirroredTopic) -> bool:
-        """Returns False: a topic of Kafka is always writable for all who have the right."""
+        """Returns False: a topic of Kafka is always writable for every principal with permission."""
         return False
 
     def graduate(self, topic: MirroredTopic) -> None:
@@ -167,8 +166,9 @@ class ProducedTarget:
     # The end of the target
 
     def _settled_end(self, partition: TopicPartition) -> int:
-        """Returns the end of the log when it is certain that no earlier request of this producer can still be appended there, and sets the
-        next sequence number. Raises `KafkaError` REQUEST_TIMED_OUT if the leader knows a batch that stays invisible."""
+        """Waits until no earlier request of this producer can still be appended. Then returns the end of the log, and sets the next
+        sequence number. Raises `KafkaError` REQUEST_TIMED_OUT if a batch that the leader knows does not become visible.
+        """
         producer_id, deadline = self._producer_ids[partition.topic], time.monotonic() + SETTLE_SECONDS_MAX
         while time.monotonic() < deadline:
             known = self._known_sequence(partition, producer_id)
@@ -200,7 +200,7 @@ class ProducedTarget:
 
 
 def _is_plain(header: BatchHeader) -> bool:
-    """Whether the batch can be sent with another header: no record is missing, and the records have their own timestamps."""
+    """Whether the batch can be sent with a changed header: no record is missing, and the records have their own timestamps."""
     return header.record_count == header.last_offset_delta + 1 and not header.attributes & (TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT)
 
 

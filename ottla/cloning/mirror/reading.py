@@ -1,8 +1,6 @@
-"""Reads the source in a thread of its own, so that the next records arrive while the target appends the last ones.
-
-The reader has a position for each partition, which advances with each answer. `seek` sets a position, and answers to earlier requests are
-then dropped. So the answers that `next` returns continue each other. An answer has the failures of partitions beside what was read of the
-others.
+"""Reads the source in a separate thread, so that the next records arrive while the target appends the last ones. The reader has a position
+for each partition, which advances with each answer. `seek` sets a position; answers to earlier requests are then dropped, so the answers
+that `next` returns have no gaps between them. An answer also has the errors of partitions that could not be read.
 """
 
 from __future__ import annotations
@@ -77,7 +75,7 @@ class Reader:
             self._places.update({partition: Place(offset, self._seeks) for partition, offset in positions.items()})
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads these partitions no more."""
+        """Stops reading these partitions."""
         with self._lock:
             for partition in partitions:
                 self._places.pop(partition, None)
@@ -123,7 +121,7 @@ class Reader:
         with self._lock:
             for one in found:
                 if self._is_current(one.partition, asked):
-                    # The partition becomes the last one in the next request, so that a busy one does not take all of the answers.
+                    # The partition is moved to the end of the next request, so that a busy partition does not fill all answers.
                     place = self._places.pop(one.partition)
                     self._places[one.partition] = place._replace(offset=one.next_offset)
 

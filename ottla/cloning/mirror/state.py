@@ -1,4 +1,4 @@
-"""The state of a mirror: lag of each partition, errors, groups; as a dictionary, and as metrics in Prometheus' text format."""
+"""Shows the state of a mirror (lag of each partition, errors, groups) as a dictionary, and as metrics in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class MetricsServer:
                     self.wfile.write(server._text)
 
             def log_message(self, *_: object) -> None:
-                """Prints nothing for each request."""
+                """Does nothing: requests are not logged."""
 
         self._server = ThreadingHTTPServer((host, port), Handler)
         self._server.daemon_threads = True

@@ -1,6 +1,5 @@
-"""The state of a mirror as both clusters show it, whether it runs or not. Changes nothing.
-
-A mirror stores nothing, so two looks at the target show whether one runs: its rate is the offsets that the target got between them.
+"""Finds the state of a mirror by asking both clusters, whether the mirror runs or not. A mirror stores no state, so the target's ends are
+read twice: a mirror that runs has moved them in between. The module changes nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ SECONDS = 1.0
 
 def survey(source: Client, target: Client, topics: Sequence[str], *, seconds: float = SECONDS) -> State:
     """Returns the state of these topics; each partition has the `rate` of the target in offsets per second. A topic of Ottla that was
-    mirrored and is writable counts as graduated, a missing one as failed. Waits `seconds` between its looks if the target lacks something.
-    Raises `CloneError` and `ClientError`."""
+    mirrored and is writable now is shown as graduated, a missing topic as failed. If the target lacks records, it waits `seconds` and reads
+    the target's ends again. Raises `CloneError` and `ClientError`.
+    """
     follower, is_exact = TopicFollower(source, target, {}), offers_mirroring(target.cluster)
     found = [follower.found(name)[0] for name in topics]
     for topic in found:

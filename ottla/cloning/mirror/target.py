@@ -1,4 +1,4 @@
-"""The target of a mirror, as the mirror sees it, and the topics that it mirrors."""
+"""The interface of a mirror's target, and the topics of a mirror. `exact_target.py` and `produced_target.py` implement it."""
 
 from __future__ import annotations
 
@@ -88,8 +88,10 @@ class Target(Protocol):
     """Settings of the source that the target's topics do not get."""
 
     def prepare(self, topic: MirroredTopic, settings: Mapping[str, str], leader_epoch: int) -> None:
-        """Creates the topic, or checks that it may continue. Sets its state if an earlier run has graduated it. `leader_epoch` is the
-        largest one of the source's partitions. Raises `CloneError` if the target has another topic of this name, and `ClientError`."""
+        """Creates the topic, or checks that an existing one may be continued. Sets the state of a topic that an earlier run has made
+        writable (graduated). `leader_epoch` is the largest one of the source's partitions. Raises `CloneError` if the target has another
+        topic of this name, and `ClientError`.
+        """
 
     def positions(
         self, topics: Mapping[str, MirroredTopic], partitions: Iterable[TopicPartition]
@@ -97,16 +99,17 @@ class Target(Protocol):
         """Returns where each partition ends. Raises `ClientError`."""
 
     def append(self, topics: Mapping[str, MirroredTopic], fetched: Sequence[Fetched]) -> dict[TopicPartition, Outcome]:
-        """Appends what was read of each partition from its end on. Raises `ClientError`."""
+        """Appends the batches that were read, which begin at the end of each partition. Raises `ClientError`."""
 
     def restart(self, topic: MirroredTopic, partition: TopicPartition, end: int, start: int) -> Outcome:
         """Continues at `start`, behind the partition's end, because the source has deleted the records up to there."""
 
     def raise_epoch(self, topic: MirroredTopic, leader_epoch: int) -> None:
-        """Makes the topic's leader epochs larger than this one of the source, if they can be. Raises `ClientError`."""
+        """Makes the topic's leader epochs larger than this leader epoch of the source, if the target supports that. Raises `ClientError`.
+        """
 
     def is_graduated(self, topic: MirroredTopic) -> bool:
-        """Whether somebody has made the topic writable for everyone. Raises `ClientError`."""
+        """Whether the topic was made writable for all clients. Raises `ClientError`."""
 
     def graduate(self, topic: MirroredTopic) -> None:
-        """Makes the topic writable for everyone. Raises `ClientError`."""
+        """Makes the topic writable for all clients. Raises `ClientError`."""

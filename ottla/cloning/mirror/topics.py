@@ -1,4 +1,4 @@
-"""Topics of a mirror: which one the source has, and its settings and partitions, which the target follows."""
+"""Finds the topics of a mirror at the source, and gives the target's topics the same settings and numbers of partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ UNKNOWN_SECONDS_MAX = 5.0
 
 
 class TopicFollower:
-    """Makes the target's topics like the source's. `settings` replace the source's; the target gets none of the `omitted` ones."""
+    """Gives the target's topics the settings and partitions of the source's topics. `settings` replace the source's settings; `omitted`
+    settings are not copied.
+    """
 
     def __init__(
         self, source: Client, target: Client, settings: Mapping[str, str], omitted: frozenset[str] = frozenset()

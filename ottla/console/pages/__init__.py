@@ -1,4 +1,4 @@
-"""The pages of the console, one module for each subject. The menu has them in the order of `MODULES`."""
+"""The pages of the console, one module for each subject. The menu has the pages in the order of `MODULES`."""
 
 from __future__ import annotations
 

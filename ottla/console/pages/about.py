@@ -1,4 +1,4 @@
-"""The console itself: its settings, its libraries and their licences."""
+"""Page about the console itself: its settings, its libraries and their licences."""
 
 from __future__ import annotations
 

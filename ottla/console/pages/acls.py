@@ -1,4 +1,6 @@
-"""ACLs: a matrix by principal, all rules, wizards for a producer and a consumer, and the check of what a principal may do."""
+"""Pages about ACLs: a matrix by principal, all rules, wizards that add the rules for a producer or a consumer, and a check of what a
+principal may do.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def _row_key(binding: Binding) -> tuple[str, Pattern, str]:
 
 
 def _matrix_row(rules: list[Binding]) -> dict[str, Any]:
-    """Returns the row of the rules of a principal, a pattern and a host. A refusal hides the permission that it overrides."""
+    """Returns a row of the matrix: the rules of a principal for a resource pattern and a host. If a rule denies an operation, the rules
+    that allow it are not shown.
+    """
     pattern, rule = rules[0]
     row: dict[str, Any] = {
         "principal": Link(rule.principal, href("acls", "rules", q=rule.principal)), "resource": java_name(pattern.resource_type),

@@ -1,4 +1,4 @@
-"""Brokers: the list, one broker, its log directories, settings and API versions."""
+"""Pages about brokers: the list, one broker, its log directories, settings and API versions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def brokers(visit: Visit) -> Page:
 
 
 def _rate(view: View, broker: int, name: str) -> str | None:
-    """Returns a broker's rate of bytes, None if it is not known."""
+    """Returns a broker's rate of bytes; None if the rate is not known."""
     rate = view.exported[broker].rates.get(name) if broker in view.exported else None
     return None if rate is None else f"{size(rate)}/s"
 

@@ -1,4 +1,6 @@
-"""The cluster: moves, leaders that are not preferred, elections that were seen, and the wizard that moves replicas in three steps."""
+"""Pages about the cluster: running reassignments, leaders that are not preferred, elections that the console has seen, and the wizard that
+moves replicas in three steps.
+"""
 
 from __future__ import annotations
 
@@ -122,13 +124,13 @@ def _sizes(view: View) -> dict[tuple[str, int], int]:
 
 
 def _plan(visit: Visit, view: View, query: Mapping[str, str]) -> tuple[Plan, Plan]:
-    """Returns the present replicas and the changes. Raises `PageError` for unusable input, and for a drain that cannot be done."""
+    """Returns the current replicas and the changes. Raises `PageError` for unusable input, and if a broker cannot be drained."""
     way, topic = query.get("way", ""), query.get("topic", "").strip()
     if way not in dict(WAYS):
         raise PageError("Choose what to do.")
     if topic and topic not in view.topics:
         raise PageError(f"There is no topic {topic[:100]!r}.", 404)
-    visit.cluster.refresh([topic] if topic else None)  # the connections remember metadata, which others may have changed
+    visit.cluster.refresh([topic] if topic else None)  # the connections cache metadata, which other clients may have changed
     now = assigned(visit.cluster, [topic] if topic else sorted(view.topics))
     live = sorted(broker.node_id for broker in view.metadata.brokers)
     racks = {broker.node_id: broker.rack for broker in view.metadata.brokers}
@@ -157,7 +159,7 @@ def _given(now: Plan, topic: str, query: Mapping[str, str], live: Sequence[int])
 
 
 def _brokers(text: str, live: Sequence[int] | None) -> list[int]:
-    """Returns brokers as numbers. With `live` only these may be named."""
+    """Returns brokers as numbers. If `live` is given, only these brokers may be named."""
     words = text.replace(",", " ").split()
     if not words or not all(word.isdecimal() and len(word) < 11 for word in words) or (live is None and len(words) > 1):
         raise PageError(f"Name {'brokers such as 1,2,3' if live is not None else 'the broker to empty'}, not {text[:40]!r}.")

@@ -1,4 +1,4 @@
-"""Groups: the list, one group with its assignment and lag, the wizard that resets offsets, and deletions."""
+"""Pages about consumer groups: the list, one group with its assignment and lag, the wizard that resets offsets, and deletions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _link(group: ListedGroup) -> Link:
 
 
 def _described(visit: Visit, name: str) -> GroupDescription:
-    """Describes a group. Raises `PageError` for one that does not exist."""
+    """Describes a group. Raises `PageError` if the group does not exist."""
     if not name:
         raise PageError("Name a group; the list of groups has all.", 404)
     found = group_admin.describe_group(visit.cluster, name)
@@ -209,7 +209,9 @@ def reset_fields(query: Mapping[str, str], scenarios: Sequence[tuple[str, str]])
 def make_plan(
     visit: Visit, name: str, given: Mapping[str, str], scenarios: Sequence[tuple[str, str]], committed: Mapping[TopicPartition, int | None]
 ) -> ResetPlan:
-    """Makes the plan of a reset. `committed` are the present offsets, None without one. Raises `PageError` for unusable input."""
+    """Makes the plan of a reset. `committed` has the current offset of each partition, None if it has no offset. Raises `PageError` for
+    unusable input.
+    """
     scenario, value = given.get("scenario", ""), given.get("value", "").strip()
     if scenario not in dict(scenarios):
         raise PageError("Choose where to move to.")
@@ -265,7 +267,7 @@ def _scope(visit: Visit, text: str, committed: list[TopicPartition]) -> list[Top
     places = set[TopicPartition]()
     for word in text.split():
         topic, colon, numbers = word.partition(":")
-        visit.cluster.refresh([topic])  # the connections remember metadata, which others may have changed
+        visit.cluster.refresh([topic])  # the connections cache metadata, which other clients may have changed
         known = visit.cluster.partitions(topic)
         if colon and not all(part.isdecimal() for part in numbers.split(",")):
             raise PageError(f"{word[:300]!r} does not name partitions; write TOPIC or TOPIC:0,1.")

@@ -1,7 +1,7 @@
-"""The log of a partition: its batches as the leader stores them, and each byte of a batch with its meaning.
+"""Pages about the log of a partition: its batches as the leader stores them, and each byte of a batch with its meaning.
 
-A Fetch answer has the same bytes as the log, so this works with any Kafka cluster. Segments and indexes are files of a broker, which only
-Ottla's brokers describe; `ottla log dump` shows them on the machine of any broker.
+A Fetch answer has the same bytes as the log, so this works with any Kafka cluster. Only Ottla's brokers can describe their segments and
+indexes. For other brokers use `ottla log dump` on the broker's machine.
 """
 
 from __future__ import annotations

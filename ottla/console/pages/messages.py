@@ -1,4 +1,4 @@
-"""The records of a topic: a page of them from any position, one record, the live tail, and writing a record."""
+"""Pages about the records of a topic: a list from any position, one record, the live tail, and a form that writes a record."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def parse_moment_ms(text: str) -> int:
 
 
 def _both(topic: str, contains: Callable[[Record], bool], fits: Callable[[str, int, Record], bool] | None) -> Callable[[int, Record], bool]:
-    """Returns the filter for records of a partition."""
+    """Returns one filter that combines the search for a text with the filter expression, if there is one."""
     return lambda partition, record: contains(record) and (fits is None or fits(topic, partition, record))
 
 
 def _fits(where: str) -> Callable[[str, int, Record], bool] | None:
-    """Returns the filter of an expression, None without one. Raises `PageError` for one that cannot be read."""
+    """Returns the filter of an expression; None if there is no expression. Raises `PageError` if the expression cannot be parsed."""
     if not where.strip():
         return None
     if len(where) > EXPRESSION_LETTERS_MAX:
@@ -128,7 +128,7 @@ def _fits(where: str) -> Callable[[str, int, Record], bool] | None:
 
 
 def _contains(text: str, field: str) -> Callable[[Record], bool]:
-    """Returns a filter for records that contain a text, without regard to case."""
+    """Returns a filter for records that contain a text; upper and lower case are equal."""
     if not text:
         return lambda record: True
     wanted = text.encode().lower()

@@ -1,4 +1,4 @@
-"""The overview, the search, and the series of the charts."""
+"""The overview page, the search, and the data of the charts."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def health(view: View) -> tuple[Mark, list[tuple[str, int]]]:
 
 
 def in_sync_counts(view: View) -> tuple[int, int]:
-    """Returns how many partitions have fewer in-sync replicas than `min.insync.replicas`, and how many of those with several replicas have
-    as many. Topics with unknown settings do not count."""
+    """Returns two numbers: the partitions that have fewer in-sync replicas than `min.insync.replicas`, and the partitions that have exactly
+    as many in-sync replicas, but more replicas. Topics with unknown settings are omitted.
+    """
     under = at = 0
     for name, settings in view.settings.items():
         for one in view.topics[name].partitions if name in view.topics else ():
@@ -92,7 +93,7 @@ def overview(visit: Visit) -> Page:
 
 
 def _of_brokers(view: View) -> list[tuple[str, str]]:
-    """Returns facts from the metrics of brokers: how long the first one has been up, and their versions."""
+    """Returns facts from the metrics of brokers: how long the oldest one has been up, and their versions."""
     started = [one.values[STARTED] for one in view.exported.values() if STARTED in one.values]
     versions = sorted({one.version for one in view.exported.values() if one.version})
     up = [("Up for", seconds(max(0.0, view.at_s - min(started))))] if started else []

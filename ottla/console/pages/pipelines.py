@@ -1,9 +1,11 @@
-"""Exactly-once pipelines: batches, offsets, lag and last commit from the group's log, and the proof of `ottla pipeline verify`.
+"""Pages about exactly-once pipelines on Spark: batches, offsets, lag and last commit of each, and the check of `ottla pipeline verify` that
+each input record was processed exactly once.
 
-A pipeline is found by its transactional id. The log has the commits, and how many runs of the query have made them. The rows that Spark has
-read are in the state file next to the checkpoint, which only the driver's machine has.
+The console finds a pipeline by its transactional id, and reads from `__consumer_offsets` the pipeline's commits and how many runs of the
+query have made them. The number of rows that Spark has read is not shown: it is in the pipeline's state file on the driver's machine.
 
-Modules of `ottla.spark` are imported on use: they would be a fifth of the console's start, and most clusters have no pipeline.
+Modules of `ottla.spark` are imported on use, because importing them takes a fifth of the console's start time and most clusters have no
+pipeline.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def pipelines(visit: Visit) -> Page:
 
 
 def _last_commit(visit: Visit, group: str) -> tuple[int | None, int | None]:
-    """Returns the number of the last committed batch, and the restarts; None for what no committed offset has."""
+    """Returns the number of the last committed batch, and the number of restarts; None for a number that no committed offset has."""
     from ottla.spark.commit_metadata import parse_metadata
 
     try:
@@ -74,7 +76,7 @@ def _verify_form(name: str, sinks: str, *, is_shared: bool = False) -> Form:
 
 @contextmanager
 def _client(visit: Visit) -> Iterator[Client]:
-    """Gives a client with connections of its own, because its consumers must not be used by two threads."""
+    """Yields a client with its own connections, because two threads must not share its consumers."""
     cluster = visit.desk.new_cluster()
     try:
         yield Client(cluster)

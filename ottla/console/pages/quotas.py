@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses: a list in readable units, setting and removing them."""
+"""Pages about quotas of users, client ids and addresses: a list in readable units, and forms that set and remove quotas."""
 
 from __future__ import annotations
 

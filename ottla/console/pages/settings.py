@@ -1,4 +1,4 @@
-"""Settings of brokers, topics and groups, each value with its source, and the change of one: a dry run first.
+"""Pages about the settings of brokers, topics and groups, each value with its source, and a form that changes one setting after a dry run.
 
 The pages of brokers and topics show the same table.
 """
@@ -39,7 +39,7 @@ def setting_table(visit: Visit, kind: str, name: str) -> Table:
 
 
 def change_form(kind: str, name: str, setting: str = "", value: str = "") -> Form:
-    """Returns the form that tries a change without doing it."""
+    """Returns the form that asks the broker to validate a change without making it."""
     field = [] if setting else [Field("setting", "Setting", is_needed=True)]
     hidden = {"kind": kind, "name": name, **({"setting": setting} if setting else {})}
     return Form(

@@ -1,6 +1,6 @@
-"""Share groups: the list, one group with its start offsets and members, the wizard that moves them, and deletions. One streams group.
-
-A share group has no position in a partition. The start offset is the first record that is neither acknowledged nor archived.
+"""Pages about share groups: the list, one group with its start offsets and members, the wizard that moves start offsets, and deletions.
+There is also a page for one streams group. A share group has no committed offset in a partition. The start offset is the first record that
+is neither acknowledged nor archived.
 """
 
 from __future__ import annotations

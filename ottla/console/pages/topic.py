@@ -1,4 +1,4 @@
-"""The pages of one topic: partitions, groups, settings, producers; and its changes."""
+"""The pages of one topic: partitions, groups, settings, producers, and forms that change the topic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tabs_of(topic: str) -> list[tuple[str, str]]:
 
 
 def topic_of(visit: Visit) -> tuple[str, MetadataResponseTopic]:
-    """Returns the topic of the path as the cluster knows it now. Raises `PageError` for a topic that was deleted or never existed."""
+    """Asks the cluster for the topic in the path and returns it. Raises `PageError` if the topic does not exist."""
     name = visit.path["topic"]
     answer = visit.cluster.refresh([name])
     for topic in answer.topics:

@@ -1,4 +1,4 @@
-"""The list of topics, the creation of one, and the deletion of several."""
+"""Pages with the list of topics, a form that creates a topic, and a form that deletes several."""
 
 from __future__ import annotations
 

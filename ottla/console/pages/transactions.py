@@ -1,4 +1,4 @@
-"""Transactions: the list, one transactional id, the transactions that block readers, and ending them."""
+"""Pages about transactions: the list, one transactional id, the transactions that block readers, and forms that end a transaction."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def transactions(visit: Visit) -> Page:
 
 
 def _held(visit: Visit, places: Sequence[TopicPartition]) -> Table:
-    """Returns the partitions whose last stable offset is before their end, with the transactions that hold their readers back."""
+    """Returns a table of the transactions that block readers of these partitions: the last stable offset is before the end of the log."""
     found = blocking_transactions(visit.cluster, places)[1] if places else []
     rows = [
         {

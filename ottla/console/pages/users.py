@@ -1,4 +1,4 @@
-"""Users: the SCRAM credentials of each, setting a password, and removing credentials."""
+"""Pages about users: the SCRAM credentials of each, and forms that set a password and remove credentials."""
 
 from __future__ import annotations
 

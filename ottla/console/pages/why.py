@@ -1,4 +1,4 @@
-"""The page that explains: why a group is behind, why a client cannot write, why a partition is not in sync."""
+"""The page that explains why a group is behind, why a client cannot write, or why a partition is not in sync (`ottla/analysis/why.py`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The live wire: the requests and answers that pass a broker, as they pass; each of them field by field; all of them as a file.
-
-Only Ottla's brokers record frames. Frames contain records of every topic, so a broker shows them only to users that may alter the cluster.
-Frames with secrets have no content, at the broker already.
+"""The pages of the live wire: the requests and responses of a broker, shown while the broker handles them; each one field by field; all as
+a file. Only Ottla's brokers record requests and responses (frames). Frames contain records of every topic, so a broker shows them only to
+users that may alter the cluster. The broker never records the content of frames with secrets.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def _explained_refusals() -> Iterator[None]:
 
 
 def _broker(visit: Visit) -> int:
-    """Returns the broker of the query, by default the first one. Raises `PageError` for one that does not run."""
+    """Returns the broker in the query, by default the first one. Raises `PageError` for a broker that does not run."""
     known = sorted(broker.node_id for broker in visit.view().metadata.brokers)
     number = visit.whole("broker", known[0])
     if number not in known:
@@ -143,7 +142,7 @@ def frame(visit: Visit) -> Page:
 
 
 def _note(name: str, found: Frame, whole: int) -> str:
-    """Returns the reason why a frame is not explained to its end; empty if it is."""
+    """Returns the reason why the end of a frame is not explained; an empty text if the whole frame is explained."""
     if found.size < whole:
         return f"The {name} has {size(whole)}; the broker records the first {size(found.size)} of it."
     if found.problem:
@@ -152,7 +151,7 @@ def _note(name: str, found: Frame, whole: int) -> str:
 
 
 def capture(visit: Visit) -> bytes:
-    """Returns the matching pairs that are in memory as a packet capture."""
+    """Returns the matching requests and responses that are in memory, as a packet capture."""
     number = _broker(visit)
     with _explained_refusals():
         seen = visit.desk.wire.look(number)

@@ -1,4 +1,5 @@
-"""The nodes of the cluster's ZooKeeper, one level at a time. Nodes with secrets are listed, but their content is not shown."""
+"""Pages that show the nodes of the cluster's ZooKeeper, one level at a time. Nodes with secrets are listed, but their content is not shown.
+"""
 
 from __future__ import annotations
 
