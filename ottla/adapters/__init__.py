@@ -1,1 +1,3 @@
-"""Clocks, files, sockets, threads and metadata stores of a real broker: the ports of `base/ports.py` on this machine."""
+"""Clocks, files, sockets, threads and metadata stores of a real broker. They implement the interfaces of `base/ports.py`, which the broker
+uses instead of the operating system. The simulation in the tests has other implementations.
+"""

@@ -13,7 +13,7 @@ class SystemClock:
     """`ports.Clock` on this machine."""
 
     __slots__ = ()
-    nanoseconds = staticmethod(perf_counter_ns)  # the function itself: it is called several times a request
+    nanoseconds = staticmethod(perf_counter_ns)  # the function itself, because it is called several times for each request
 
     def monotonic_ms(self) -> int:
         return monotonic_ns() // 1_000_000

@@ -30,7 +30,7 @@ class ConsoleProcess:
         self._report = report
         self._is_ending = False
         self._is_decided = threading.Event()
-        # A session of its own: Ctrl-C reaches only this process, which then ends the console.
+        # The console gets its own session, so that Ctrl-C reaches only this process, which then ends the console.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ottla.cli.main", "console", "--host", host, "--with-parent", *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, text=True, errors="replace",

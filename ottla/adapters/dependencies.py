@@ -1,7 +1,8 @@
-"""Finds at the start whether packages can be loaded that a broker imports later, for example google-re2 without the C++ library.
+"""Tests at the start of a broker whether the packages that it imports later can be loaded. For example, google-re2 cannot be loaded without
+its C++ library.
 
 A broker imports such a package with the first request that needs it, to save time and memory. A forked child imports all of them while the
-broker starts. So a package that cannot be loaded is a line at the start, not a failed request.
+broker starts. A package that cannot be loaded is therefore reported in one line at the start, and not by a failed request.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class DependencyCheck:
         """Waits for the child. Returns one line that says what to install; empty if all packages can be loaded."""
         with os.fdopen(self._reader, encoding="utf-8", errors="replace") as reader:
             found = reader.read()
-        with suppress(ChildProcessError):  # the first process of a container reaps all its children
+        with suppress(ChildProcessError):  # in a container, the first process may reap all children
             os.waitpid(self._child, 0)
         return found
 

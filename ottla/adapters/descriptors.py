@@ -31,7 +31,7 @@ def raise_limit() -> int:
 
 
 class Descriptors(NamedTuple):
-    """The shares of a process's descriptors."""
+    """The numbers of descriptors that a process may use for each purpose."""
 
     files: int
     connections: int
@@ -39,6 +39,7 @@ class Descriptors(NamedTuple):
 
 def share_out(limit: int, files_wanted: int) -> Descriptors:
     """Divides `limit`. Open log files get a quarter, or `files_wanted`, but at most a third. Closed log files that a reader still uses get
-    the same number, and connections get the rest. Each share is at least `LEAST`."""
+    the same number, and connections get the rest. Each number is at least `LEAST`.
+    """
     files = max(min(files_wanted, limit // 3) if files_wanted else limit // 4, LEAST)
     return Descriptors(files, max(limit - 2 * files - RESERVED, LEAST))

@@ -6,7 +6,7 @@ writes are continued, so a call handles all of its bytes or raises an error; onl
 fails with EIO raises `DamagedLogError` instead, because the bytes around the unreadable ones may be intact. After a failed sync the kernel
 may have dropped the dirty pages, and would report success the next time. Therefore a file remembers the failure and refuses every later
 sync. Creating, renaming or removing a file is durable only after `sync_directory` of its directory; the caller decides when to pay for
-that. The module needs POSIX, and buffers nothing in the process: the page cache does.
+that. The module needs POSIX. It keeps no buffers in the process, because the page cache buffers.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from mmap import mmap
 from ottla.base.errors import DamagedLogError, DiskError, StorageError
 
 _OPEN_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
-# Reduced by the process's umask. A broker sets it to `ottla.umask`.
+# The permissions of new files, reduced by the process's umask, which a broker sets to `ottla.umask`.
 _FILE_MODE = 0o666
 _DIRECTORY_MODE = 0o777
-# fdatasync spares the journal write for the modification time; the file's size is still made durable when it grew.
+# fdatasync does not write the modification time to the journal, but makes the size of a file durable that has grown.
 _sync_descriptor = getattr(os, "fdatasync", os.fsync)
 SYNCFS_REPORTS_FAILURES = (5, 8)
 """The first version of Linux whose syncfs fails if a write to the file system has failed."""
@@ -69,7 +69,7 @@ class OsFile:
             raise _unread(length, position, self.path, error) from error
 
     def _read_rest(self, data: bytes, length: int, position: int) -> bytes:
-        """Continues a short read. Signals and the 2 GiB limit cut reads too, so only an empty read means the end of the file."""
+        """Continues a short read. Signals and the limit of 2 GiB shorten reads too, so only an empty read means the end of the file."""
         pieces = [data]
         have = len(data)
         while have < length:

@@ -1,6 +1,5 @@
-"""Reads small documents from files and HTTPS addresses (`ports.ReadDocument`). It blocks, so it is called in a thread.
-
-It uses no proxy and no login, and follows no redirect. A given truststore replaces the system's.
+"""Reads small documents from files and HTTPS addresses (`ports.ReadDocument`). The function blocks, so it is called in a thread. It uses no
+proxy and no login, and follows no redirect. A given truststore replaces the system's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The tree of nodes with its file: each change is in the file before it is in the tree.
-
-The embedded metadata store (`local_store.py`) and the server of ZooKeeper's protocol (`zookeeper_server`) stand on it. The file
-(`node_journal.py`) has no ephemeral nodes: a restart ends all sessions and deletes their ephemeral nodes. A `czxid` must never repeat,
-although these nodes are not stored. Its upper half is the number of this opening of the file, which is stored with the first change; its
-lower half is the number of the change since then.
+"""A tree of nodes that is stored in a file: each change is written to the file before it is made in the tree. The embedded metadata store
+(`local_store.py`) and the server of ZooKeeper's protocol (`zookeeper_server`) use it. The file (`node_journal.py`) has no ephemeral nodes:
+a restart ends all sessions and deletes their ephemeral nodes. No two nodes may ever have the same `czxid`, not even nodes that are not
+stored. The upper half of a `czxid` is therefore the number of times that the file was opened, which is stored with the first change. The
+lower half counts the changes since then.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class DurableTree:
         return (self.journal.opening << CZXIDS_PER_OPENING_BITS) + self._changes
 
     def new_session_id(self) -> int:
-        """Returns an id that no other session has, in no opening of the file."""
+        """Returns an id that no other session has or had since the file was created."""
         self._sessions += 1
         return (self.journal.opening << SESSIONS_PER_OPENING_BITS) + self._sessions
 
@@ -56,12 +55,12 @@ class DurableTree:
         return outcome
 
     def take(self, staged: StagedNodes) -> Ringing:
-        """Applies a change that is in the file to the tree. Returns the watches to call."""
+        """Applies a change that was written to the file to the tree. Returns the watches to call."""
         self._changes += 1
         return self.nodes.commit(staged)
 
     def end_session(self, session_id: int) -> None:
-        """Deletes the session's ephemeral nodes and its watches, and calls others' watches of these nodes."""
+        """Deletes the session's ephemeral nodes and its watches, and calls the watches of other sessions on these nodes."""
         self.nodes.take_watches(session_id)
         ring(self.take(self.nodes.stage_end_of(session_id)))
 

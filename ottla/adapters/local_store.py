@@ -1,10 +1,11 @@
 """The metadata store of a single broker: the node tree in memory, and every persistent node in an SQLite file beside the logs.
 
 `multi` stages the operations and writes the resulting nodes in one transaction of the file. After that it changes the tree, calls watches
-and answers, so a kill at any point keeps all of a multi or nothing. Methods answer before they return. The event loop therefore waits for
-the write: 0.6 ms for a small change on a disk that syncs in 0.13 ms. This is acceptable because metadata change seldom, and no change may
-be answered before it is on the disk. There are two exceptions: a multi of thousands of nodes is spread over several iterations of the event
-loop, and on a slow disk a thread commits (`commit_pace.py`). Later reads and changes wait until such a multi has ended.
+and answers, so after a kill at any point the store has the whole multi or nothing of it. Methods answer before they return. The event loop
+therefore waits for the write: 0.6 ms for a small change on a disk that syncs in 0.13 ms. This is acceptable because metadata change seldom,
+and no change may be answered before it is on the disk. There are two exceptions: a multi of thousands of nodes is spread over several
+iterations of the event loop, and on a slow disk a thread commits (`commit_pace.py`). Later reads and changes wait until such a multi has
+ended.
 
 Ephemeral nodes exist only in memory and disappear with a restart, as with a ZooKeeper session.
 
@@ -94,7 +95,7 @@ class _SharedTree:
             self._turns.add(self._work(self._waiting.popleft()))
 
     def _work(self, steps: Iterator[object]) -> Iterator[object]:
-        """Does one queued work, then starts the next one. If a thread commits the work, `committed` starts the next one."""
+        """Does one queued piece of work, then starts the next one. If a thread commits the work, `committed` starts the next one."""
         is_given_up = False
         try:
             yield from steps
@@ -234,7 +235,7 @@ class LocalStore:
             self._shared.multi(self, operations, done)
 
     def listen(self, listener: Callable[[SessionEvent], object]) -> None:
-        """Does nothing: the session stays as it is until it is closed."""
+        """Does nothing: this session never changes its state until it is closed."""
 
     def is_connected(self) -> bool:
         return not self.is_closed

@@ -33,7 +33,7 @@ class DirectoryLock:
         try:
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, b"%d\n" % os.getpid())
-        except OSError as error:  # a full disk
+        except OSError as error:  # for example, the disk is full
             self.release()
             raise DiskError(f"cannot write {self._path}: {error.strerror}", directory) from error
 

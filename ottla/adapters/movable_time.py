@@ -1,14 +1,13 @@
-"""A clock and timers that a test moves. A broker that the fixture has started with a control socket uses them as `Ports.ages`, which decide
-when records, sessions and tokens expire.
+"""A clock and timers that a test moves. If a test fixture has started the broker with a control socket, the broker uses them as
+`Ports.ages`, the clock and timers by which records, sessions and tokens expire. Time passes as usual until it is moved or frozen. `advance`
+makes a span of time pass immediately: the timers that are due in the span are called in the order of their deadlines, each at its own time.
+The span is divided into at most about `STEPS` steps, and a timer that is set during a step is called in the next step at the earliest.
+Otherwise a repeating timer would be called a hundred thousand times for a week. After each step, work in threads is awaited, for at most
+`SETTLE_SECONDS_MAX`.
 
-Time passes as usual until it is moved or frozen. `advance` lets a span pass at once: the timers that are due in it fire in the order of
-their deadlines, each at its own time. The span has at most about `STEPS` steps, and a timer that is set during a step fires in the next
-step at the earliest. Otherwise a timer that repeats would fire a hundred thousand times in a week. After each step, work in threads is
-awaited, for at most `SETTLE_SECONDS_MAX`.
-
-The process that starts the broker gives orders through a socket that the broker inherits (`TIME_VARIABLE`), so no other can. An order is a
-line with a JSON object: `{"advance_ms": 1000}`, `{"freeze": true}`, `{"freeze": false}` or `{}`. The answer is a line with `wall_ms`, the
-time, and `state`, the state for the next start of the broker, or with an `error`.
+Only the process that starts the broker can give orders, through a socket that the broker inherits (`TIME_VARIABLE`). An order is a line
+with a JSON object: `{"advance_ms": 1000}`, `{"freeze": true}`, `{"freeze": false}` or `{}`. The answer is a line with `wall_ms`, the time,
+and `state`, the state for the next start of the broker, or with an `error`.
 """
 
 from __future__ import annotations
@@ -87,8 +86,9 @@ class MovableTime:
 
     @classmethod
     def from_environment(cls, loop: AbstractEventLoop, threads: CountedThreads) -> MovableTime:
-        """Returns the time that `TIME_VARIABLE` describes: JSON, the descriptor of the socket and the state of the clock. Without a state
-        the process waits until the first line names it. The time takes orders from now on."""
+        """Returns the time that `TIME_VARIABLE` describes: JSON, the descriptor of the socket and the state of the clock. If the variable
+        has no state, the process waits until the first line of the socket has it. From then on this object serves orders.
+        """
         descriptor, state = json.loads(os.environ[TIME_VARIABLE])
         control = socket.socket(fileno=descriptor)
         made = cls(loop, threads, state if state is not None else _first_state(control))
@@ -168,7 +168,7 @@ class MovableTime:
             self._moved_ms += max(to_ms - self.monotonic_ms(), 0)
 
     async def _settle(self) -> None:
-        """Waits for callbacks and for work in threads. Work of other requests counts too, so the wait has a limit."""
+        """Waits for callbacks and for work in threads. It waits for the work of other requests too, so the wait has a limit."""
         deadline = self._loop.time() + SETTLE_SECONDS_MAX
         for _ in range(PASSES):
             await asyncio.sleep(0)

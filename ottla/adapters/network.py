@@ -69,7 +69,7 @@ class SocketChannel:
         self._receive_into = sock.recv_into
         self._receiver: Receiver | None = None
         self._queue: deque[Part] = deque()
-        self._file_position = 0  # bytes of the slice at the head of the queue that are sent
+        self._file_position = 0  # bytes of the slice at the head of the queue that were sent already
         self._turn_end = 0  # upper bound of `bytes_sent` in this iteration of the loop
         self._is_reading = False
         self._is_writing = False
@@ -133,7 +133,7 @@ class SocketChannel:
         self.queued_bytes = 0
         self._socket.close()
         receiver, self._receiver = self._receiver, None
-        self._buffer, self._received = _no_room, _ignore  # breaks the reference cycle: the channel is freed without the garbage collector
+        self._buffer, self._received = _no_room, _ignore  # breaks the reference cycle, so that no garbage collection is needed
         if receiver is not None:
             receiver.closed()
 
@@ -165,7 +165,7 @@ class SocketChannel:
             self._begin()
 
     def _begin(self) -> None:
-        """Sends a queue that has just been filled, and registers a writer for the bytes left."""
+        """Sends a queue that was empty before, and registers a writer for the remaining bytes."""
         try:
             is_drained = self._drain()
         except OSError:
@@ -293,7 +293,9 @@ ConnectFailed = Callable[[str], None]
 
 
 class SocketListener:
-    """`ports.Listener` over one listening socket. When the process is out of descriptors it pauses accepting instead of spinning."""
+    """`ports.Listener` over one listening socket. If the process has no free descriptors, it stops accepting for a while instead of trying
+    again at once.
+    """
 
     def __init__(self, loop: AbstractEventLoop, sock: socket.socket, secure: Secure = lambda channel: channel) -> None:
         """`secure` wraps an accepted channel in TLS."""
@@ -383,7 +385,7 @@ class SocketNetwork:
         return socket.gethostname()
 
     def close(self) -> None:
-        """Cancels the connection attempts that have not ended."""
+        """Cancels the unfinished connection attempts."""
         for task in self._connecting:
             task.cancel()
 
@@ -394,7 +396,7 @@ class SocketNetwork:
         except ConnectionRefusedError:
             failed(REFUSED)
             return
-        except OSError as error:  # a timeout is one, too
+        except OSError as error:  # a timeout is an OSError, too
             failed(error.strerror or str(error) or "no answer")
             return
         except UnicodeError:

@@ -1,8 +1,8 @@
-"""A tree of versioned nodes in memory. It decides what a multi changes; where the nodes are stored is the caller's concern.
+"""A tree of versioned nodes in memory. It decides what a multi changes; the caller stores the nodes.
 
 `stage` checks a whole multi against the tree. It returns the nodes as they would be afterwards, or the first operation that fails and why;
 the tree is unchanged. `commit` applies staged nodes to the tree and returns the watches to call. The store writes its journal between the
-two, so the tree never holds a change that the journal lacks, except of ephemeral nodes, which the journal never has.
+two calls, so every change in the tree is also in the journal, except changes of ephemeral nodes, which the journal never has.
 
 The rules are ZooKeeper's: a parent must exist and must not be ephemeral, a node with children is not deleted, version -1 matches any
 version, and numbers of sequential nodes never repeat below one parent. Each watch is called once, after the whole multi: watches of nodes

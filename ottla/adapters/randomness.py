@@ -1,7 +1,7 @@
 """Production randomness: the operating system's generator for tokens and ids, a private Mersenne twister for jitter.
 
-Secrets and ids must not be guessable, so `token_bytes` asks the kernel; jitter and sampling only need to be spread out, so they do not pay
-for a system call.
+Secrets and ids must not be guessable, so `token_bytes` asks the kernel. Jitter and sampling need only an even distribution, so they use the
+twister, which needs no system call.
 """
 
 from __future__ import annotations

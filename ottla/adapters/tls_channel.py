@@ -52,7 +52,7 @@ class TlsChannel:
         self._cipher = shared.cipher
         self._receiver: Receiver | None = None
         self._queue: deque[Part] = deque()
-        self._position = 0  # bytes of the part at the head of the queue that are encrypted
+        self._position = 0  # bytes of the part at the head of the queue that were encrypted already
         self._plain_bytes = 0
         self._is_secured = self._is_closed = self._is_decrypting = self._is_turn_pending = False
         self._is_reading = True

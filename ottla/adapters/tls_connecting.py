@@ -1,4 +1,4 @@
-"""A connection to another broker's TLS listener, until the handshake is complete, has failed or has taken too long."""
+"""Does the TLS handshake of a connection to another broker: it succeeds, fails, or is ended because it takes too long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ HANDSHAKE_SECONDS_MAX = 10.0
 
 
 class TlsConnecting:
-    """Receives the events of the channel during the handshake. Calls `connected` with the channel, or `failed` with the reason, once."""
+    """Receives the events of the channel during the handshake. Calls once either `connected` with the channel, or `failed` with the reason.
+    """
 
     def __init__(self, channel: TlsChannel, connected: Connected, failed: ConnectFailed) -> None:
         self._channel = channel

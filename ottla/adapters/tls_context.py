@@ -1,8 +1,8 @@
 """Makes the TLS contexts of a listener: for accepted connections, and for connecting to the same listener of another broker. The input is
 PEM or PKCS#12 files, or inline PEM, as in Kafka's `ssl.*` settings. Every mistake in them raises an error of one line.
 
-Certificates of clients and brokers are checked only against the truststore. OpenSSL reads certificates and private key from files in memory
-where the system has them, otherwise from a temporary file that only this user can read.
+Certificates of clients and brokers are checked only against the truststore. OpenSSL reads certificates and private key from a file in
+memory if the system supports that, otherwise from a temporary file that only this user can read.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _trust(context: ssl.SSLContext, options: TlsOptions) -> None:
     where = f"listener {options.listener}"
     try:
         trusted = options.trusted or _read(options.truststore, "ssl.truststore.location", where, options.truststore_password)
-        context.load_verify_locations(cadata=trusted.encode("ascii", "replace").decode())  # only comments can have other characters
+        context.load_verify_locations(cadata=trusted.encode("ascii", "replace").decode())  # only comments can have other than ASCII
     except ssl.SSLError as error:
         raise AddressError(f"{where}: {_reason(error)}") from None
 

@@ -1,8 +1,9 @@
-"""TLS of all listeners and of connections to other brokers. Contexts are made from the settings, and again after a change or a SIGHUP.
+"""Provides TLS for all listeners and for connections to other brokers. It makes the TLS contexts from the settings, and again after a
+change or a SIGHUP.
 
 After the start, files are read and keys are decrypted in a thread. If that fails for a listener, it keeps its old context and one line is
-logged. Open connections keep the context that they have. A change requested by a client is examined before it is stored
-(`handlers/configs/tls_changes.py`). The examination makes the contexts, and the change installs them. A certificate that expires soon is
+logged. Open connections keep their context. A change that a client requests is examined before it is stored
+(`handlers/configs/tls_changes.py`): the examination makes the contexts, and the change installs them. A certificate that expires soon is
 logged at the start, after each renewal and once a day.
 """
 

@@ -1,9 +1,9 @@
 """A worker process for CPU-intensive work: takes one order at a time and returns its answer.
 
 The process runs `main()` of a module of this package, with pipes as stdin and stdout. Unlike a fork it inherits no locks that other threads
-of the broker hold. The first order starts it. If it has died, one order fails, and the order after that starts it again. Orders and answers
-are pickled, which is safe because both processes run this program. `serve` is the worker's side. It ends the process as soon as its stdin
-closes, so a worker never outlives the broker.
+of the broker hold. The first order starts it. If it has died, the next order fails, and the order after that starts it again. Orders and
+answers are pickled, which is safe because both processes run this program. `serve` is the worker's side. It ends the process as soon as its
+stdin closes, so a worker never outlives the broker.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""The metadata store of a cluster: one session with ZooKeeper, by kazoo in its own thread.
+"""The metadata store of a cluster: one session with ZooKeeper, through the library kazoo, which has its own thread.
 
 This module runs on the event loop. Only `_post` and its callers also run in the connection thread (`zookeeper_client.py`): they put
 answers, watches and states into an inbox, which the loop empties in order. Before the loop runs, `connect` and `wait` empty it.
 
-- Requests are queued here; at most `IN_FLIGHT_MAX` of them are in kazoo at a time. A request still in the queue when the connection breaks
-  was not sent.
-- A write whose connection breaks is UNKNOWN if kazoo had serialized it, else CONNECTION_LOST. No request is ever sent twice.
+- Requests are queued here, and at most `IN_FLIGHT_MAX` of them are given to kazoo at a time. A request that is still in the queue when the
+  connection breaks was not sent. - If the connection breaks during a write, its outcome is UNKNOWN if kazoo had serialized it, else
+  CONNECTION_LOST. No request is ever sent twice.
 - When a connection is lost (SUSPENDED), watches are notified first, then requests fail, and then listeners are called.
 - A request is sent every fifth of the session timeout, so that `lease_ends_ms` advances in idle times. kazoo's own pings do not extend the
   lease, because they do not prove that the event loop is running.
 
-With `is_acl_set` only the identity that created a node may change it, and others may not read nodes below `sensitive_paths`.
+With `is_acl_set` only the identity that created a node may change it, and other identities may not read nodes below `sensitive_paths`.
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ RESULTS: tuple[tuple[type[BaseException], StoreResult], ...] = (
 
 @immutable(kw_only=True)
 class ZooKeeperOptions:
-    """How to reach ZooKeeper. `digest` is `user:password`; `login` is user and password for SASL. Others may not read nodes below
-    `sensitive_paths` if ACLs are set."""
+    """How to connect to ZooKeeper. `digest` is `user:password`; `login` is user and password for SASL. If ACLs are set, other identities
+    may not read nodes below `sensitive_paths`.
+    """
 
     servers: tuple[tuple[str, int], ...]
     chroot: str = ""

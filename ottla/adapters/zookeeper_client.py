@@ -1,17 +1,18 @@
-"""kazoo, restricted to the guarantees of the port: a request is sent at most once, and events are posted in their order.
+"""A client of ZooKeeper on top of kazoo that gives the guarantees of `ports.MetadataStore`: a request is sent at most once, and events are
+reported in their order.
 
-By default kazoo accepts requests without a connection and sends them on a later one. It passes answers and watches to two threads, which
-overtake each other, and does not report whether a request was sent. Therefore:
+By default kazoo accepts requests without a connection and sends them on a later one. It reports answers and watches in two threads, so
+their order is lost, and does not report whether a request was sent. Therefore:
 
 - `hand_over` gives kazoo a request only while the connection that the caller names is up. A lock excludes a change of the connection's
   state meanwhile.
 - The connection thread itself posts answers, watches and states, immediately and in order. Before `LinkState.DOWN` it posts the lost
   watches and then the failed requests.
-- A multi notes when kazoo serializes it; one that fails before that was not sent.
+- A multi notes when kazoo serializes it; a multi that fails before that was not sent.
 - Bytes that are not ZooKeeper's protocol end the connection, but not the thread.
-- If the connection thread ends before the client is stopped, that is reported: there would never be a session again.
-- A SASL login (DIGEST-MD5) is done before the connection counts as up. A refused login is logged once and tried again. kazoo's own login
-  needs another package, and gives up when a server stops in the middle.
+- If the connection thread ends before the client is stopped, the client reports that, because it would never have a session again.
+- A SASL login (DIGEST-MD5) is done before the connection is reported as up. A refused login is logged once and tried again. kazoo's own
+  login needs another package, and gives up when a server stops in the middle.
 
 Kerberos and reconfiguration of the ensemble are not supported.
 """

@@ -1,5 +1,5 @@
-"""For tools that connect to ZooKeeper instead of a broker, as Kafka's tools did until 3.9. Such a tool finds brokers, and writes settings
-that must exist before the first broker starts.
+"""Reads and writes ZooKeeper for tools that connect to ZooKeeper instead of a broker, as Kafka's tools did until 3.9. Such a tool finds
+brokers, and writes settings that must exist before the first broker starts.
 
 If the tool has an identity in ZooKeeper, it owns the nodes that it creates, and others cannot read secret nodes. Needs kazoo (extra
 `ottla[cluster]`). Every failure is one line.
@@ -113,8 +113,9 @@ class ZooKeeperTools:
         return found
 
     def other_chroots(self) -> list[str]:
-        """Returns the chroots with a cluster, sorted, if this one has none: of the ensemble's root ("/") and its children. Nodes that this
-        identity may not read are not included. Raises `StorageError`."""
+        """If this chroot has no cluster, returns the chroots that have one, sorted: the ensemble's root ("/") and its children are
+        searched. Nodes that this identity may not read are not included. Raises `StorageError`.
+        """
         try:
             if self._client.exists(self._root + znodes.BROKER_IDS) is not None:
                 return []
@@ -127,7 +128,7 @@ class ZooKeeperTools:
         return found
 
     def node(self, path: str) -> StoredNode | None:
-        """Returns the node at a path below the cluster's root, None without one. Raises `StorageError`."""
+        """Returns the node at a path below the cluster's root; None if there is no such node. Raises `StorageError`."""
         where = (self._root + path.rstrip("/")) or "/"
         try:
             stat = self._client.exists(where)

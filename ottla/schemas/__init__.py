@@ -1,5 +1,6 @@
-"""Avro, Protobuf and JSON by a schema, from a file or a schema registry. The libraries are in the extra `ottla[schemas]`.
+"""Reads and writes values in Avro, Protobuf and JSON by a schema from a file or a schema registry. The libraries are in the extra
+`ottla[schemas]`.
 
-`formats.py` has one value at a time, for the command line; the `*_columns.py` convert columns of values to Arrow and back, for
-`ottla.frame` and Spark. Nothing is imported before it is used.
+`formats.py` converts one value at a time, for the command line. The modules `*_columns.py` convert columns of values to Arrow and back, for
+`ottla.frame` and Spark. Libraries are imported on use.
 """

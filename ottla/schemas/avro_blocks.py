@@ -22,9 +22,9 @@ class Item(Protocol):
 
 
 def read_blocks(values: Values, places: Places, item: Item) -> tuple[Any, Any]:
-    """Reads the blocks of arrays or maps. Returns the items of all, and the number of the place that each belongs to.
-
-    In each round it reads the next item of every array that has one left, or of the only remaining array.
+    """Reads the blocks of arrays or maps, one at each place. Returns the items of all of them, and for each item the number of its place.
+    Each round reads the next item of every array that has more items. If only one array is left, each round reads the next item of this
+    array.
     """
     owners, items = [np.zeros(0, np.int64)], [pa.array([], item.kind)]
     left = np.zeros(len(places), np.int64)
@@ -95,7 +95,7 @@ cost more."""
 
 
 def _starts(values: Values, places: Places, place: int, item: Item, count: int) -> Any:
-    """Returns where each item of a block begins, and moves the place behind the block. In a bad value all begin at its end."""
+    """Returns where each item of a block begins, and moves the place behind the block. If the value is bad, all items begin at its end."""
     data, at, end = memoryview(values.data), int(places.at[place]), int(places.ends[place])
     starts = []
     try:
@@ -121,7 +121,7 @@ def skip_long(data: memoryview, at: int) -> int:
 
 
 def long_at(data: memoryview, at: int) -> tuple[int, int]:
-    """Returns the number that the zigzag varint at a position has, and the end of the varint."""
+    """Returns the number in the zigzag varint at a position, and the end of the varint."""
     number = shift = 0
     while data[at] > 127:
         number |= (data[at] & 127) << shift

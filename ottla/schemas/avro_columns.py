@@ -1,8 +1,9 @@
-"""Avro values as Arrow columns, and back, by a schema: one step for each field of the schema, whatever the number of values.
+"""Converts Avro values to Arrow columns and back, by a schema. It does one step for each field of the schema, whatever the number of
+values.
 
-Spark's `from_avro` makes the same types: an enum is text, a fixed is binary, timestamps have microseconds, a union of null and another
-type is this type, and a union of several types is a struct with a field for each (`member0`, `member1`, ...). A record that contains itself
-has no type in Arrow. `formats.avro` is the same format for one value at a time.
+Spark's `from_avro` makes the same types: an enum is text, a fixed is binary, timestamps have microseconds, a union of null and another type
+is this type, and a union of several types is a struct with a field for each (`member0`, `member1`, ...). A record that contains itself has
+no type in Arrow. `formats.avro` converts single values of the same format.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _DECIMAL_DIGITS_MAX = 38
 
 
 class Node(ABC):
-    """A type of the schema: its Arrow type `kind`, and how its values are read and written."""
+    """A type of the Avro schema: its Arrow type `kind`, and methods that read and write its values."""
 
     kind: Any
     is_nullable = False
@@ -36,7 +37,7 @@ class Node(ABC):
 
     @abstractmethod
     def read(self, values: Values, places: Places) -> Any:
-        """Returns an array with the value at each place, and moves the places behind the values."""
+        """Returns an array with the value at each place (`positions.py`), and moves the places behind the values."""
 
     @abstractmethod
     def skip(self, data: memoryview, at: int) -> int:
@@ -44,8 +45,9 @@ class Node(ABC):
 
     @abstractmethod
     def write(self, array: Any) -> list[Any]:
-        """Returns binary arrays: the parts of each value, to be joined. The array has the type `kind` and, unless the type is a union with
-        null, no nulls. Raises `Misfit`."""
+        """Returns binary arrays: the parts of each encoded value, which the caller joins. The argument has the type `kind`, and nulls only
+        if the type is a union with null. Raises `Misfit`.
+        """
 
 
 def avro_node(schema: Any, named: Mapping[str, Any], inside: tuple[str, ...] = ()) -> Node:

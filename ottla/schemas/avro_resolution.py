@@ -1,4 +1,6 @@
-"""Columns of one Avro schema as columns of another, by Avro's rules: fields by name or alias, defaults, wider numbers."""
+"""Converts columns of one Avro schema to columns of another by Avro's rules for schema resolution: fields by name or alias, defaults, wider
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ _WIDER = {
 
 
 def resolve(array: Any, writer: Node, reader: Node, place: str = "value") -> Any:
-    """Returns an array that was read by the schema of `writer` with the type of `reader`. Null stays null. Raises `Misfit` if the schemas
-    do not fit each other."""
+    """Converts an array that was read by the schema of `writer` to the type of `reader`, and returns it. Null stays null. Raises `Misfit`
+    if the schemas do not fit each other.
+    """
     writer, reader = _single(writer), _single(reader)
     if isinstance(writer, NullNode):
         return pa.nulls(len(array), reader.kind)

@@ -1,4 +1,6 @@
-"""The errors of schemas and registries. The text is one line; `option` names the option or argument to check, and begins `str(error)`."""
+"""The errors of schemas and registries. Their message is one line. `option` names the option or argument to check; the message begins with
+it.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from ottla.base.errors import OttlaError
 
 
 class Misfit(Exception):
-    """Data does not fit a schema. The message says why."""
+    """A value does not fit a schema. The message says why."""
 
 
 class SchemaError(OttlaError):
-    """The base class."""
+    """The base class of errors of schemas and registries."""
 
     def __init__(self, text: str, option: str = "schema") -> None:
         super().__init__(f"{option}: {text}")

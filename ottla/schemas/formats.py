@@ -1,7 +1,8 @@
 """Avro, JSON Schema and Protobuf: turns the text of a schema into functions that decode bytes and functions that encode JSON.
 
 The extra `ottla[schemas]` has the libraries: fastavro, jsonschema, and protobuf with the compiler of grpcio-tools. A library is imported
-when a schema of its kind is used; without it, `MissingPackageError` is raised. Its errors about data that do not fit become a `Misfit`.
+when a schema of its kind is used; without it, `MissingPackageError` is raised. If the library reports that data do not fit, a `Misfit` is
+raised.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ AVRO_ERRORS = (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowEr
 
 
 class Format(NamedTuple):
-    """A schema. Only a Protobuf schema has several messages; the first is the default.
+    """A schema with its functions. Only a Protobuf schema has several messages; the first is the default.
 
     `decoder(name, path)` returns the decoder of a message, by name or path. `encoder(name)` returns its encoder, `path_of(name)` its path:
-    the index of the outermost message in the file, then the index of each nested message in its parent. Empty except for Protobuf.
+    the index of the outermost message in the file, then the index of each nested message in its parent; it is empty except for Protobuf.
     `definition` is the parsed JSON Schema, the schema that fastavro has parsed and its named types, or for Protobuf a function that returns
     the descriptor of a message, by name or path.
     """
@@ -54,8 +55,9 @@ class Format(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """A schema as a plain value, for caches and other processes. `kind` is AVRO, JSON or PROTOBUF. A Protobuf schema is also compiled; one
-    of a compiled file has no text. `where` names it in errors."""
+    """A schema as a plain value, for caches and other processes. `kind` is AVRO, JSON or PROTOBUF. A Protobuf schema also has its compiled
+    form; a schema from a compiled file has no text. `where` names the schema in errors.
+    """
 
     kind: str
     text: str
@@ -118,7 +120,7 @@ def _read(path: str) -> bytes:
 
 
 def _only(kind: str, decode: Decoder, encode: Encoder, definition: Any) -> Format:
-    """Returns a schema without messages to choose from. Its functions raise SchemaUsageError for the name of a message."""
+    """Returns a schema without messages (Avro or JSON). Its functions raise SchemaUsageError if a message is named."""
 
     def decoder(name: str | None = None, path: Sequence[int] = ()) -> Decoder:
         check(name)

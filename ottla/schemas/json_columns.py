@@ -1,9 +1,8 @@
-"""JSON values as Arrow columns, and rows as JSON. Arrow's parser reads many values at once.
+"""Converts JSON values to Arrow columns, and rows to JSON. Arrow's parser reads many values at once. For this, each value is put on its own
+line as the only element of a list: `{"v": [VALUE]}`. If some text is not exactly one JSON value, the parser fails, a list has not exactly
+one element, or there are more lines than values. Such a value is then found by bisection, and marked.
 
-Each value becomes the only element of the list `v` in an object on a line of its own. If a value is not exactly one JSON value, the parser
-fails, or a line has not one element, or there are more lines than values. Such a value is found by halves, and marked.
-
-Columns become text with Arrow's functions for strings, one step for each field, whatever the number of rows.
+Columns are converted to text with Arrow's functions for strings, one step for each field, whatever the number of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ _BYTES_MAX = 1 << 30
 
 
 def inferred_kind(values: Any) -> Any:
-    """Returns the type of the JSON values in a binary array without nulls: for objects a struct. Raises `Misfit` without a common type.
+    """Returns the common type of the JSON values in a binary array without nulls: a struct if they are objects. Raises `Misfit` if they
+    have no common type.
 
     Text that looks like a time stays text: only a schema could say that all values are times.
     """
@@ -46,9 +46,8 @@ def check_kind(kind: Any) -> None:
 
 
 def decode_json(values: Any, kind: Any, *, is_strict: bool = False) -> tuple[Any, Any]:
-    """Returns JSON values (a binary array without nulls) as an array of this type, and which of them do not fit.
-
-    Members that the type does not have are ignored, or with `is_strict` do not fit.
+    """Returns JSON values (a binary array without nulls) as an array of this type, and which of them do not fit. Members that the type does
+    not have are ignored; with `is_strict` a value with such members does not fit.
     """
     if values.nbytes > _BYTES_MAX and len(values) > 1:
         return _halves(values, kind, is_strict)

@@ -1,7 +1,7 @@
 """Reads fields of many encoded values at once, without a Python object per value: numpy reads one field of all values in each step.
 
-`Values` has the bytes of a column, `Places` the position in each value that is read next. A field that does not fit into its value marks
-the value as bad, and reading continues at the value's end: the result is dropped with the value.
+`Values` has the bytes of a column, `Places` the position in each value that is read next. If a field would end after its value, the value
+is marked as bad, and reading continues at the value's end. Whatever is read of a bad value is dropped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Values:
         self.places = Places(bounds[:-1].copy(), bounds[1:], np.arange(count))
 
     def finish(self) -> None:
-        """Marks values that have bytes left over."""
+        """Marks values with bytes after their last field as bad."""
         self.is_bad |= self.places.at != self.places.ends
 
     def mark(self, places: Places, is_bad: Any) -> None:
@@ -70,7 +70,9 @@ class Values:
         return (eight >> np.uint64(1)).view(np.int64) ^ -(eight & np.uint64(1)).view(np.int64)
 
     def _read_long(self, places: Places, numbers: Any, chosen: Any) -> None:
-        """Reads the ninth and tenth byte of the chosen varints; with all bits set, `covered` has counted eight bytes."""
+        """Reads the chosen varints, which have more than eight bytes, from their first byte. The caller has moved the places by eight bytes
+        already.
+        """
         numbers[chosen] = 0
         at = places.at[chosen] - _FEW
         for place in range(10):
@@ -84,7 +86,7 @@ class Values:
         self.mark(places, is_wrong)
 
     def blobs(self, places: Places, sizes: Any) -> Blobs:
-        """Takes `sizes` bytes at each place."""
+        """Reads `sizes` bytes at each place."""
         self.mark(places, (sizes < 0) | (sizes > places.ends - places.at))
         starts = places.at.copy()
         places.at += np.minimum(np.maximum(sizes, 0), places.ends - starts)

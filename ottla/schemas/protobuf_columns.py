@@ -1,8 +1,8 @@
-"""Protobuf messages as Arrow columns, and back: protobuf parses and makes each message, and each field is one array.
+"""Converts Protobuf messages to Arrow columns and back. The library protobuf parses and makes each message; each field becomes one array.
 
 An enum is text, a uint32 an int64, a uint64 a decimal of 20 digits, `google.protobuf.Timestamp` a timestamp, and a wrapper such as
-`google.protobuf.Int64Value` the type of its value. A field with presence is null if it is not set; other fields then have their default.
-A message that contains itself has no type in Arrow. `formats.protobuf_descriptors` is the same format for one value at a time.
+`google.protobuf.Int64Value` the type of its value. A field with presence is null if it is not set; other fields then have their default. A
+message that contains itself has no type in Arrow. `formats.protobuf_descriptors` converts single values of the same format.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Items = Sequence[Any]
 
 
 class MessageNode:
-    """A message type: its Arrow type `kind`, and how messages become an array of it, and back."""
+    """A message type: its Arrow type `kind`, and methods that convert messages to an array of this type and back."""
 
     def __init__(self, descriptor: Any, inside: tuple[str, ...] = ()) -> None:
         if descriptor.full_name in inside:
@@ -114,7 +114,7 @@ class _Field:
         return some.take(pa.array(np.cumsum(is_set) - 1, mask=~is_set))
 
     def write(self, column: Any) -> Items:
-        """Returns a value for each row that the message's constructor takes; the field of a None stays unset."""
+        """Returns for each row the value for the message's constructor; None leaves the field unset."""
         if self._key is None and not self._is_repeated:
             return self._item.write(column)
         lists = column if self._key is None else column.cast(pa.list_(pa.struct([("key", self._key.kind), ("value", self._item.kind)])))

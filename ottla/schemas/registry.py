@@ -1,7 +1,6 @@
-"""Client of a schema registry's HTTP API: gets a schema by id, gets the latest schema of a subject, or stores a schema.
-
-A value has a header: a zero byte, four bytes of id, and for Protobuf the message's path in the schema. The schema of an id is requested
-once. A schema that refers to other schemas of the registry is refused.
+"""Client of a schema registry's HTTP API: gets a schema by id, gets the latest schema of a subject, or stores a schema. With a registry
+each value of a record begins with a header: a zero byte, four bytes of schema id, and for Protobuf the message's path in the schema. The
+schema of an id is requested once. A schema that refers to other schemas of the registry is refused.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Registry:
         return self.schema_text(number).format()
 
     def schema_text(self, number: int) -> Schema:
-        """Returns the schema with this id as a plain value. Requests it only once."""
+        """Returns the schema with this id as text (`Schema`). Requests it only once."""
         found = self._schemas.get(number)
         if found is None:
             where = f"{self._url}/schemas/ids/{number}"

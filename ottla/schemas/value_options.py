@@ -1,4 +1,4 @@
-"""The options of typed values, as frames and Spark take them. Needs no other package."""
+"""The options of typed values, which frames and Spark share. Needs no third-party package."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Values of records as typed columns: the options that name a format and a schema, and columns of bytes as columns of the schema's type.
-
-`resolve_values` reads files and asks the registry once; its result is a plain value that other processes can use. A value that does not fit
-is null and marked, and the caller decides (`errors`). With a registry each value begins with the id of its schema. Avro of another id is
-read by that schema, and converted to the schema of the column; Protobuf and JSON are read by the schema of the column.
+"""Converts the values of records to typed columns and back, for frames and Spark. `resolve_values` finds the schema that the options name:
+it reads files and asks the registry, and its result can be sent to other processes. A value that does not fit becomes null and is marked;
+the caller decides what to do with it (`errors`). With a registry each value begins with the id of its schema. An Avro value with another id
+is read by the schema of that id, and converted to the schema of the column. Protobuf and JSON are always read by the schema of the column.
 """
 
 from __future__ import annotations
@@ -35,7 +34,9 @@ _UNKNOWN_MAX = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueSchema:
-    """A format and a schema to use. `schema` is None for JSON whose type is `kind`. `number` is the id that written values begin with."""
+    """A format and a schema to use. `schema` is None for JSON whose type is `kind`. `number` is the schema id for the header of written
+    values.
+    """
 
     options: ValueOptions
     schema: Schema | None = None
@@ -45,15 +46,16 @@ class ValueSchema:
 
 
 def resolve_values(options: ValueOptions, topics: Sequence[str]) -> ValueSchema:
-    """Returns the schema to read by: the given one, else the newest of the subject TOPIC-value. Raises `SchemaError`."""
+    """Returns the schema for reading: the given one, else the newest of the subject TOPIC-value. Raises `SchemaError`."""
     if options.schema or not options.registry:
         return ValueSchema(options=options, schema=_given(options))
     return _latest(options, topics)
 
 
 def resolve_written(options: ValueOptions, topics: Sequence[str], kind: Any) -> ValueSchema:
-    """Returns the schema to write values of this Arrow type by: the given one, else the newest of the subject TOPIC-value. With a registry,
-    the given one is stored as a version of the subject. Raises `SchemaError`, and `Misfit` if the type does not fit the schema."""
+    """Returns the schema for writing values of this Arrow type: the given one, else the newest of the subject TOPIC-value. With a registry,
+    the given one is stored as a version of the subject. Raises `SchemaError`, and `Misfit` if the type does not fit the schema.
+    """
     found = ValueSchema(options=options, schema=_given(options)) if options.schema or not options.registry else _latest(options, topics)
     ValueEncoder(found).check(kind)
     if found.schema is None or not options.schema or not options.registry:
@@ -87,7 +89,7 @@ def _check_kind(schema: Schema, wanted: str, where: str) -> None:
 
 
 class _Codec:
-    """Columns by one schema: `kind`, and `node` for Avro and Protobuf."""
+    """Converts columns by one schema. `kind` is the Arrow type; `node` is for Avro and Protobuf."""
 
     def __init__(self, values: ValueSchema) -> None:
         schema = values.schema
@@ -164,8 +166,8 @@ class ValueDecoder:
         self.kind = self._codec.kind
 
     def decode(self, column: Any) -> tuple[Any, Any]:
-        """Returns a binary array as an array of the type `kind`, and which elements do not fit: they are null. Null stays null. Raises
-        `RegistryError` if the registry is needed and does not answer.
+        """Returns a binary array as an array of the type `kind`, and which elements do not fit; these are null in the array. Null stays
+        null. Raises `RegistryError` if the registry is needed and does not answer.
         """
         is_valid = column.is_valid().to_numpy(zero_copy_only=False)
         values = column.filter(pa.array(is_valid)) if column.null_count else column
@@ -224,7 +226,7 @@ class ValueDecoder:
             return nothing
 
     def _decode_messages(self, values: Any, number: int) -> tuple[Any, Any]:
-        """Protobuf: the header is followed by the path of the message, for the first message of a schema a zero byte."""
+        """Decodes Protobuf. The path of the message follows the schema id; for the first message of a schema it is a zero byte."""
         bodies, is_bad = [], np.zeros(len(values), np.bool_)
         for place, value in enumerate(values.to_pylist()):
             try:
@@ -255,7 +257,9 @@ class ValueDecoder:
         return str(ours.format().definition(None, path).full_name)
 
     def _writer(self, number: int) -> _Codec:
-        """Returns the codec of the schema with this id, ours if it is the same schema. Raises `Misfit` if the registry has no such one."""
+        """Returns the codec of the schema with this id. If it is the schema of the column, returns the column's codec. Raises `Misfit` if
+        the registry has no schema with this id.
+        """
         found = self._written(number)
         if self._schema is not None and found.text == self._schema.text:
             return self._codec
@@ -292,7 +296,7 @@ def _resolved(writer: _Codec, reader: _Codec, value: bytes) -> str:
 
 
 def _headers(values: Any) -> Any:
-    """Returns the id of the schema that each value begins with, -1 without a header."""
+    """Returns the schema id in the header of each value; -1 for a value without a header."""
     found = Values(values)
     at, sizes = found.places.at, found.places.ends - found.places.at
     numbers = sum(found.data[at + place].astype(np.int64) << 8 * (4 - place) for place in range(1, 5))
@@ -328,8 +332,9 @@ class ValueEncoder:
 
 
 def fitted(array: Any, kind: Any, place: str = "value") -> Any:
-    """Returns an array with another Arrow type: fields by name, missing ones null, numbers and texts converted if nothing is lost. Raises
-    `Misfit`."""
+    """Converts an array to another Arrow type, and returns it. Fields are matched by name, missing ones become null, and numbers and texts
+    are converted if nothing is lost. Raises `Misfit`.
+    """
     types, own = pa.types, array.type
     if own == kind:
         return array
@@ -365,7 +370,7 @@ def fitted(array: Any, kind: Any, place: str = "value") -> Any:
 
 
 def _family(kind: Any) -> str:
-    """Returns a name that types have in common if values of one may be values of the other."""
+    """Returns the family of a type: values can be converted between types of the same family."""
     types = pa.types
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return "number"

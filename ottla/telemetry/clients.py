@@ -1,13 +1,12 @@
-"""The clients that ask for subscriptions and push metrics, as one broker knows them (KIP-714).
+"""Keeps the clients of this broker that ask for subscriptions and push metrics (KIP-714).
 
 A client is found by its client instance id. The broker evaluates its subscription at the first request and again after each change of
 subscriptions. A client is forgotten, with its series, when the connection of its last request is closed, or when it has sent nothing for
 three push intervals (one minute at least).
 
-The broker refuses early requests, as Kafka does: between two requests a push interval must pass. The first push after a new subscription
-may be earlier, because clients choose its time at random. A client that has announced its last push may push no more.
-
-All clients together are bounded in bytes. A new client or a larger report evicts clients of the address that holds the most
+The broker refuses requests that are too early, as Kafka does: between two requests a push interval must pass. Only the first push after a
+new subscription may be earlier, because clients choose its time at random. After a push with the flag `terminating` a client may not push
+again. The memory of all clients together is limited. A new client or a larger report evicts clients of the address that holds the most
 (`base/loop/fair_slots.py`).
 """
 
@@ -70,7 +69,9 @@ class ReportingClient:
         self.subscribe(subscriptions)
 
     def subscribe(self, subscriptions: Subscriptions) -> None:
-        """Evaluates the subscription. The client may ask for it and push immediately. Without wanted metrics its report ends."""
+        """Evaluates the subscription again; the client may then ask for it and push without waiting for an interval. If no metrics are
+        wanted any more, its report is dropped.
+        """
         self.version = subscriptions.version
         self.wanted = subscriptions.of(self.client)
         self.subscription_id = self.wanted.subscription_id(self.instance_id)
@@ -125,8 +126,9 @@ class ReportingClients:
         return self._slots.weight
 
     def ask(self, instance_id: Uuid, client_id: str | None, connection: Connection) -> ReportingClient:
-        """Returns the client that asks for its subscription; a new one with a new id for the id 0. Raises `ApiError`
-        THROTTLING_QUOTA_EXCEEDED if the client asks too early."""
+        """Returns the client that asks for its subscription. The id 0 makes a new client with a new id. Raises `ApiError`
+        THROTTLING_QUOTA_EXCEEDED if the client asks too early.
+        """
         if instance_id == ZERO_UUID:
             instance_id = fresh_uuid(self._random.token_bytes(16))
         found = self._find(instance_id, client_id, connection)
@@ -197,7 +199,7 @@ class ReportingClients:
     # The table
 
     def _find(self, instance_id: Uuid, client_id: str | None, connection: Connection) -> ReportingClient:
-        """Returns a client with a subscription that is up to date, which is made if it is not known."""
+        """Returns a client whose subscription is up to date. Makes the client if it is unknown."""
         now_ms = self._clock.monotonic_ms()
         found = self._clients.get(instance_id)
         if found is not None and found.is_expired(now_ms):
@@ -224,7 +226,9 @@ class ReportingClients:
         return found
 
     def _attach(self, client: ReportingClient, connection: Connection) -> None:
-        """Ends the client with the connection of its last request: clients change connections."""
+        """Binds the client to the connection of its current request: when this connection is closed, the client is forgotten. Clients
+        change connections.
+        """
         if client.connection is not connection:
             client.connection.forget_closing(client)
             client.connection = connection

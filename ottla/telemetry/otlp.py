@@ -1,7 +1,7 @@
 """Reads the metrics of a push: OpenTelemetry's `MetricsData` in the wire format of Protocol Buffers.
 
 Gauges and sums with their attributes are read. Histograms and summaries are skipped, because clients of Kafka send none. Any client may
-send any payload, so every part has a bound: a name or a text by its bytes, the fields of a small message by their number. The rest is
+send any payload, so every part is limited: names and texts in bytes, small messages in their number of fields. What exceeds a limit is
 ignored. The reader is a generator that pauses after each field of a large message, so a payload of any form can be read in time slices.
 
 Malformed bytes raise `WireError`. Fields that are unknown, or have another type than expected, are skipped as the format demands.
@@ -59,7 +59,7 @@ Covers = Callable[[str], bool]
 
 
 class Kind(Enum):
-    """The meaning of a value: the present one, the sum since the client's start, or the sum since its last push."""
+    """The meaning of a value: the current value, the sum since the client's start, or the sum since its last push."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -76,7 +76,9 @@ class Point(NamedTuple):
 
 
 def read_points(data: bytes, covers: Covers) -> Iterator[Point | None]:
-    """Yields the points of the metrics whose names `covers` accepts, and None where other work may run. Raises `WireError`."""
+    """Yields the points of the metrics whose names `covers` accepts. Yields None where the caller may let other work run. Raises
+    `WireError`.
+    """
     return islice(_points(data, covers), STEPS_MAX)
 
 

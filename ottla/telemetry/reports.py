@@ -1,9 +1,9 @@
-"""The series of a client's last push, under the names that `/metrics` has for them.
+"""Converts a client's last push to the series that the broker shows in `/metrics`.
 
-`org.apache.kafka.producer.record.send.total` becomes `kafka_client_producer_record_send_total`: the prefix keeps clients from taking a name
-of the broker's own metrics. A counter's name ends in `_total`. The attributes of a metric become labels of the same name.
+`org.apache.kafka.producer.record.send.total` becomes `kafka_client_producer_record_send_total`: the prefix prevents clients from using a
+name of the broker's own metrics. A counter's name ends in `_total`. The attributes of a metric become labels of the same name.
 
-A report is bounded in bytes, because clients choose names and labels. Points that would exceed the bound are dropped and counted.
+The size of a report is limited, because clients choose names and labels. Points that would exceed the limit are dropped and counted.
 """
 
 from __future__ import annotations

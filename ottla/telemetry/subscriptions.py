@@ -1,8 +1,8 @@
-"""The metrics that a client shall push: all subscriptions that match the client together (KIP-714).
+"""Finds the metrics that a client shall push: the metrics of all subscriptions that match the client (KIP-714).
 
-A subscription is a resource of the cluster's settings (`base/settings/client_metrics.py`), so every broker knows the same ones. A client is
-asked for the metrics of all subscriptions that match it, as often as the most frequent one says. The subscription id is computed from
-these and from the client's id. All brokers compute the same id, so a client may push to any of them.
+A subscription is a resource of the cluster's settings (`base/settings/client_metrics.py`), so every broker knows the same ones. The client
+pushes as often as the matching subscription with the shortest interval says. The subscription id is computed from the wanted metrics, the
+interval and the client's id. All brokers compute the same id, so a client may push to any of them.
 """
 
 from __future__ import annotations

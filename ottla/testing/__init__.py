@@ -1,5 +1,5 @@
-"""A broker for tests of other projects: `with ottla.testing.Broker() as broker: ...`; a cluster with ZooKeeper: `with
-ottla.testing.Cluster(3) as cluster: ...`; and pytest fixtures in `plugin.py`.
+"""Brokers for the tests of other projects. `with ottla.testing.Broker() as broker: ...` starts a broker, `with ottla.testing.Cluster(3) as
+cluster: ...` a cluster with ZooKeeper; `plugin.py` has pytest fixtures.
 
 Modules are imported on use, because pytest imports this package in every run where it is installed.
 """

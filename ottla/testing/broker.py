@@ -50,8 +50,8 @@ PLACES = (
 class Broker(BrokerHandle):
     """A broker in its own process, from `start` or the beginning of a `with` block to `stop` or its end.
 
-    `settings` are broker settings (`server.properties`); `topics` (`"orders:3"`) are created at the start. An `image` and a `port` may be
-    named, as for a container, and are ignored. Without `data_dir` the data directory is temporary, and removed at the end.
+    `settings` are broker settings (`server.properties`); `topics` (`"orders:3"`) are created at the start. `image` and `port` are accepted,
+    as for a container, and ignored. Without `data_dir` the data directory is temporary, and removed at the end.
     """
 
     def __init__(
@@ -146,8 +146,8 @@ class Broker(BrokerHandle):
     # The interface of a container
 
     def with_env(self, key: str, value: str) -> Broker:
-        """Sets a setting by its environment variable (`KAFKA_NUM_PARTITIONS` for `num.partitions`). Listeners, addresses and data
-        directories are ignored. Warns of any other variable that is not for a setting of Ottla or Kafka.
+        """Sets a setting by its environment variable (`KAFKA_NUM_PARTITIONS` for `num.partitions`). Settings of listeners, addresses and
+        data directories are ignored. Warns of any other variable that is not for a setting of Ottla or Kafka.
         """
         self._set_variable(key, value)
         return self
@@ -191,7 +191,7 @@ class Broker(BrokerHandle):
         return self.address[0]
 
     def get_exposed_port(self, port: int | str) -> int:
-        """Returns the port for clients, whatever `port` is."""
+        """Returns the port for clients; `port` is ignored."""
         return self.address[1]
 
     def get_logs(self) -> tuple[bytes, bytes]:
@@ -246,8 +246,9 @@ class Broker(BrokerHandle):
         return self._marks.mark(self.process)
 
     def rewind(self, mark: Mark | None = None) -> None:
-        """Puts the broker back to a mark: its data and the offset of its clock are as they were at the mark, and its address is the same.
-        None is the mark of the last `mark` or `rewind`. Connections are closed, and faults end. Raises `RuntimeError` without a mark."""
+        """Returns the broker to a mark: its data and its clock's offset are as they were at the mark; its address does not change. With
+        None it uses the mark of the last `mark` or `rewind`. Connections are closed, and faults end. Raises `RuntimeError` without a mark.
+        """
         self.end_faults()
         process = self._process = self._marks.rewind(self.process, mark)
         assert self._home is not None

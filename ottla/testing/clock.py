@@ -1,4 +1,4 @@
-"""The clock of a broker or cluster under test: `broker.clock.advance("7 days")`.
+"""Moves the clock of a broker or cluster under test: `broker.clock.advance("7 days")`.
 
 On the broker, records, group members, transactions, committed offsets, producers, delegation tokens, logins and quotas expire by this
 clock. Retries, long polls, replication, the time-outs of clients and the sessions of ZooKeeper use the real time.
@@ -44,7 +44,8 @@ class Clock:
 
     def advance(self, span: Span) -> datetime:
         """Lets a span of time pass at once; returns the new time. Everything that is due in this time is executed, in order, before this
-        returns. A week takes some 20 ms. Raises `ValueError` for a negative span or one that cannot be read."""
+        returns. A week takes some 20 ms. Raises `ValueError` for a span that is negative or cannot be parsed.
+        """
         return self._ask({"advance_ms": span_ms(span)})
 
     def freeze(self) -> datetime:
@@ -75,7 +76,7 @@ class Clock:
         return self.now()
 
     def _ask(self, order: dict[str, Any]) -> datetime:
-        """Gives an order to one broker after the other, and returns the time of the last broker."""
+        """Sends an order to one broker after the other, and returns the time of the last broker."""
         controls = self._controls()
         if not controls:
             raise RuntimeError("there is no clock to move, because no broker is running")
@@ -85,7 +86,7 @@ class Clock:
 
 
 class TimeControl:
-    """Gives orders to one broker process, which inherits the other end of a socket (`adapters/movable_time.py`)."""
+    """Sends orders to the clock of one broker process, which inherits the other end of a socket (`adapters/movable_time.py`)."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
@@ -103,7 +104,7 @@ class TimeControl:
             yield other_end.fileno(), {TIME_VARIABLE: json.dumps([other_end.fileno(), None if waits else self.state])}
 
     def begin(self, state: list[int | None]) -> None:
-        """Lets a waiting process continue, with a clock of this state."""
+        """Makes a process that waits (`waits`) continue; its clock starts in the state `state`."""
         assert self._socket is not None
         self.state = state
         self._socket.sendall(json.dumps(state).encode() + b"\n")
@@ -140,7 +141,7 @@ class TimeControl:
 
 
 def span_ms(span: Span) -> int:
-    """Returns a span of time in milliseconds. Raises `ValueError` if it is negative or cannot be read."""
+    """Returns a span of time in milliseconds. Raises `ValueError` if it is negative or cannot be parsed."""
     if isinstance(span, timedelta):
         span = span.total_seconds()
     found = _parsed_ms(span) if isinstance(span, str) else span * 1000

@@ -4,10 +4,10 @@
         cluster.get_bootstrap_server()
         cluster.leader_of("orders").kill()
 
-A `Cluster` has the interface of a single broker (`handle.py`). Its wire faults hit any of its brokers; a wire fault of a `ClusterBroker`
-hits that broker. Process faults exist only for a `ClusterBroker`: `kill` (as kill -9), `stop`, `start`, `pause` and `resume`. A restarted
-broker keeps its port and its data. ZooKeeper is the Debian package `zookeeper` or the installation in ZOOKEEPER_HOME. Where neither is
-installed, the brokers use the server of this package, which needs no Java.
+A `Cluster` has the interface of a single broker (`handle.py`). A network fault (`fail_next`, ...) that is set on the cluster applies to any
+of its brokers; a network fault of a `ClusterBroker` applies to that broker. Process faults exist only for a `ClusterBroker`: `kill` (as
+kill -9), `stop`, `start`, `pause` and `resume`. A restarted broker keeps its port and its data. ZooKeeper is the Debian package `zookeeper`
+or the installation in ZOOKEEPER_HOME. Where neither is installed, the brokers use the server of this package, which needs no Java.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ClusterBroker:
         self.process.start(timeout)
 
     def stop(self) -> None:
-        """Stops the broker cleanly, after a handover of its leaderships."""
+        """Stops the broker cleanly, after its partitions have other leaders."""
         self.process.stop()
 
     def kill(self) -> None:

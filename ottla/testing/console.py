@@ -1,7 +1,6 @@
-"""`--ottla-console`: after a failed test, a console shows the data that the test left on its brokers, until the user continues.
-
-The test's fixtures are still in use, so its brokers run and have their data. A run without a terminal does not wait: its report has one
-line with the reason.
+"""Implements pytest's option `--ottla-console`: after a failed test, the web console shows the data that the test has written to its
+brokers, until the user continues. The test's fixtures are not torn down yet, so its brokers still run. Without a terminal the run does not
+wait, and its report has one line with the reason.
 """
 
 from __future__ import annotations

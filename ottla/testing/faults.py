@@ -1,4 +1,4 @@
-"""Faults between clients and a broker: a TCP proxy in the test's own process that understands frames.
+"""Injects faults between clients and a broker: a TCP proxy in the test's process that reads the requests and answers.
 
 Clients connect to the proxy. `fail_next` answers a request, and the broker does not get the request (for Metadata, the proxy puts the error
 into the broker's answer). `lose_answer` lets the broker execute a request, and closes the connection instead of answering.

@@ -1,8 +1,7 @@
-"""A broker outside of the test process, for a test suite: its address, and the client options to connect to it.
-
-The file of options is one of Kafka's, as for `--command-config`. `security.protocol`, `sasl.*` and `ssl.*` are applied to every client of
-the fixture, under the names of its library. `bootstrap.servers` is used if no address is given. Other options are ignored. Libraries that
-need PEM files get temporary files of this user.
+"""A broker that was started outside of the test run, as a fixture: its address, and the client options to connect to it. The options are in
+a file for Kafka's clients, as for `--command-config`. `security.protocol`, `sasl.*` and `ssl.*` are applied to every client of the fixture,
+under the names of its library. `bootstrap.servers` is used if no address is given. Other options are ignored. Libraries that need PEM files
+get temporary files of this user.
 
 The broker's other topics may contain real data, so `reset` deletes only topics that `ForeignBroker` has created.
 """
@@ -138,7 +137,7 @@ class ForeignBroker(BrokerHandle):
             self._created.pop(name, None)
 
     def reset(self) -> None:
-        """Deletes the topics that this object has created, and ends faults. Groups are not deleted: Kafka expires them."""
+        """Deletes the topics that this object has created, and ends faults. Groups are not deleted: they expire in Kafka."""
         self.end_faults()
         self.delete_topics([name for name in self.topics() if name in self._created])
 

@@ -1,5 +1,5 @@
-"""Clients for tests from the installed library: confluent-kafka, kafka-python or aiokafka, or else `ottla.client`. A library is imported on
-use.
+"""Makes clients for tests with the installed library: confluent-kafka, kafka-python or aiokafka, or else `ottla.client`. A library is
+imported on use.
 
 Asynchronous clients need aiokafka. Settings have librdkafka's names, with dots or underscores. kafka-python and aiokafka have other names
 for six of them, and for `ssl.endpoint.identification.algorithm`; these are translated. Unless set, a consumer has a new group and reads

@@ -83,7 +83,8 @@ class BrokerHandle:
 
     Clients get the address of a proxy in this process, so that faults can be injected (`faults.py`). The methods for topics and records use
     the broker directly and are not affected by faults. `producer`, `consumer` and `admin` make clients of the installed Kafka library
-    (`client` chooses one); their `aio_` forms are of aiokafka. `direct_server` is the broker's own address, for tests without a proxy.
+    (`client` chooses one); `aio_producer` and the other `aio_` methods make clients of aiokafka. `direct_server` is the broker's own
+    address, for tests without a proxy.
     """
 
     what: ClassVar[str] = "a broker that another process has started"
@@ -103,10 +104,10 @@ class BrokerHandle:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self.direct_server}>" if self.direct_server else f"<{type(self).__name__}, not running>"
 
-    if not TYPE_CHECKING:  # with it, a type checker would accept any name
+    if not TYPE_CHECKING:  # otherwise a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Raises `AttributeError`. The error says whether only a broker of this process has the member, or no broker."""
+            """Raises `AttributeError`. The message says whether brokers that this process has started have the attribute, or no broker."""
             if name in OF_AN_OWN_BROKER:
                 needed = "a single broker that this process has started: kafka_cluster(1), or ottla.testing.Broker()"
                 raise AttributeError(f"{name!r} is not for {self.what}; it needs {needed}")
@@ -147,7 +148,7 @@ class BrokerHandle:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Returns the proxy's address. With TLS, which a proxy cannot read, it is the broker's own address."""
+        """Returns the proxy's address. With TLS it returns the broker's own address, because a proxy cannot read TLS."""
         if not self._has_tls:
             return self._faults().address
         from ottla.client.addresses import parse_addresses

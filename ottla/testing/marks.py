@@ -1,7 +1,7 @@
 """Marks of a broker's state, and rewinding the broker to a mark.
 
 A mark is a snapshot (`snapshot.py`) and the state of the broker's clock. To rewind, the broker is killed, and its data is replaced by the
-snapshot. Then a waiting process, with everything imported, takes the broker's place.
+snapshot. Then a process that has waited with all modules imported becomes the broker.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class Marks:
         return self._last
 
     def rewind(self, process: BrokerProcess, mark: Mark | None) -> BrokerProcess:
-        """Kills the broker and starts it again in the state of a mark. None is the mark of the last `mark` or `rewind`. Returns the new
-        process. Raises `RuntimeError` without a mark."""
+        """Kills the broker and starts it again in the state of a mark. With None it uses the mark of the last `mark` or `rewind`. Returns
+        the new process. Raises `RuntimeError` without a mark.
+        """
         mark = mark or self._last
         if mark is None:
             raise RuntimeError("there is no mark to go back to; call mark() first")

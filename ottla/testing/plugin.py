@@ -1,4 +1,5 @@
-"""pytest's fixtures: `kafka_broker`, `kafka_broker_settings`, `kafka_broker_users`, `kafka_topic`, `kafka_group_id`, `kafka_cluster`.
+"""The pytest plugin with the fixtures `kafka_broker`, `kafka_broker_settings`, `kafka_broker_users`, `kafka_topic`, `kafka_group_id`,
+`kafka_cluster`.
 
 pytest imports this module in every run where Ottla is installed, so it imports only pytest and the standard library, and a broker starts
 when the first test needs it. One broker serves the whole run, pytest-xdist's workers included; tests are isolated by unique names, not by

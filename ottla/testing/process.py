@@ -40,7 +40,8 @@ class BrokerPortTaken(BrokerDidNotStart):
 
 
 class ChildProcess:
-    """A child process of the test process, which may start it several times. A forked child of the test process does not end it."""
+    """A child process of the test process, which may start it several times. It is not ended when a forked child of the test process ends.
+    """
 
     def __init__(self, log_file: Path, reaped_by: Reaper | None = None) -> None:
         """`reaped_by` is the reaper that ends the process; None for the reaper of this process."""
@@ -157,7 +158,7 @@ class BrokerProcess(ChildProcess):
         return self.wait_until_ready(seconds_max)
 
     def spare(self) -> BrokerProcess:
-        """Launches a process that can take this one's place. It waits until `time.begin` is called on the returned object."""
+        """Launches a process that can replace this one. It waits until `time.begin` is called on the returned object."""
         made = BrokerProcess(self.data_dir, self.log_file, self._settings, protocol=self._protocol, reaped_by=self._reaped_by)
         made.port = self.port
         made.launch(waits=True)

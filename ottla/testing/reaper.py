@@ -1,9 +1,9 @@
 """Ends the brokers of a test process and removes its temporary directories when that process has died, however it died.
 
-After `kill -9` a process cannot clean up. Therefore a second process, the reaper (`reaper_process.py`), does it. The reaper starts with the
-first broker, ZooKeeper or temporary directory. It reads from a pipe whose write end only the test process has; the system closes the write
-end when the test process ends. Brokers and ZooKeepers have the reaper's token in their environment, so that the reaper finds them. After a
-normal end of the test process the reaper only removes the processes and temporary directories that are left.
+A process that was killed by `kill -9` cannot clean up. A second process, the reaper (`reaper_process.py`), therefore does that. The reaper
+starts with the first broker, ZooKeeper or temporary directory. It reads from a pipe whose write end only the test process has; the system
+closes the write end when the test process ends. Brokers and ZooKeepers have the reaper's token in their environment, so that the reaper
+finds them. After a normal end of the test process it ends the remaining processes and removes the remaining directories.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Makes the answer of a broker that refuses a request with a given error, from the request alone.
+"""Makes the answer to a request as a broker would that refuses it with a given error. The proxy for faults (`faults.py`) uses it.
 
 Most answers have one error code for the whole request. The answers of `_BY_ITEM` have an error code for each topic, partition or group of
-the request, and all these items are refused. An answer to Metadata needs brokers. So the broker answers it, and the error is put into the
-broker's answer.
+the request, and all these items are refused. An answer to Metadata must name the brokers. The real broker therefore answers it, and the
+error is put into this answer.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One broker for a whole pytest-xdist run. The first worker that needs the broker starts it, other workers find it, and the controller
-stops it.
+"""Shares one broker among the workers of a pytest-xdist run. The first worker that needs the broker starts it, other workers find it, and
+the controller process stops it.
 
 The controller gives every worker the name of one directory. The worker that holds the directory's lock may start the broker, and writes the
 broker's address to a file of the directory. Workers may end before others have finished, so no worker stops the broker. The controller

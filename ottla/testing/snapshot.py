@@ -35,7 +35,8 @@ def new_snapshot(path: str | Path | None) -> Path:
 
 def take_snapshot(pid: int, data_dir: Path, target: Path, *, is_suspended: bool = False) -> Path:
     """Copies the data of the broker that runs as `pid` to `target`, which must not exist. Suspends the broker during the copy. A broker
-    that is already suspended stays so."""
+    that was already suspended stays suspended.
+    """
     if is_suspended:
         return copy_data(data_dir, target)
     suspend(pid)
@@ -91,7 +92,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _copy_file(source: str | Path, target: Path) -> None:
-    """Copies a file by the kernel where possible; some file systems then share the blocks."""
+    """Copies a file in the kernel if possible; on some file systems the copy then shares the blocks."""
     with open(source, "rb") as reading, open(target, "xb", opener=private) as writing:
         found = os.fstat(reading.fileno())
         os.fchmod(writing.fileno(), stat.S_IMODE(found.st_mode))

@@ -1,4 +1,5 @@
-"""ZooKeeper as processes of this machine: one server or an ensemble of Apache ZooKeeper, or the server of this package.
+"""Runs ZooKeeper as processes of this machine: one server or an ensemble of Apache ZooKeeper, or this project's own server
+(`ottla.zookeeper_server`).
 
 The jars are Debian's (package `zookeeper`, in `/usr/share/java`) or the jars of the Apache release in `ZOOKEEPER_HOME`. Servers listen only
 on the loopback address, on ports below the system's range for outgoing connections, so that a stopped server finds its port free again.
@@ -231,8 +232,10 @@ class ZooKeeperProcess(ServerProcess):
 
 
 def zookeeper_in(directory: Path) -> ServerProcess:
-    """Returns a server, not started: Apache ZooKeeper if it is installed, else the server of this package. A directory with data gets the
-    server that wrote them. Raises `ZooKeeperMissing` if that is Apache ZooKeeper or ZOOKEEPER_HOME names one, and it is not there."""
+    """Returns a server that is not started yet: Apache ZooKeeper if it is installed, else this project's server. For a directory with data
+    it is the server that wrote the data. Raises `ZooKeeperMissing` if Apache ZooKeeper is needed for the data or named by ZOOKEEPER_HOME,
+    but is not installed.
+    """
     if (directory / EMBEDDED_FILE).exists():
         return EmbeddedZooKeeper(directory)
     try:
@@ -244,7 +247,7 @@ def zookeeper_in(directory: Path) -> ServerProcess:
 
 
 class ZooKeeperEnsemble:
-    """Several servers with one leader among them."""
+    """An ensemble of several Apache ZooKeeper servers."""
 
     def __init__(self, directory: Path, size: int = 3, settings: Mapping[str, str] | None = None, jvm_options: Sequence[str] = ()) -> None:
         """Raises `ZooKeeperMissing`."""

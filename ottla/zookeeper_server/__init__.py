@@ -1,1 +1,3 @@
-"""A server of ZooKeeper's protocol over the embedded metadata store: one server without an ensemble, for the brokers of one machine."""
+"""A small ZooKeeper server in Python, for the brokers of one machine: it serves ZooKeeper's protocol and keeps the nodes in the broker's
+embedded metadata store. It has no ensemble.
+"""

@@ -1,11 +1,12 @@
-"""A connection of a client, and what each of its requests does.
+"""Serves one connection of a client: executes each request and writes its answer.
 
-A request is executed when its frame is complete, and its answer is written before the next one is executed. So answers have the order of
-the requests, a client gets the event of a watch before the answer to a later read, and a write is on the disk before it is answered.
+A request is executed when its frame is complete, and its answer is written before the next one is executed. Answers are therefore in the
+order of the requests, a client gets the event of a watch before the answer to a later read, and a write is on the disk before it is
+answered.
 
 Not served, with the error UNIMPLEMENTED: changes of ACLs, containers, persistent watches, watches that a client sets again after a
-reconnection (SetWatches), reconfiguration and SASL. The ACL of a new node is ignored: every client that is admitted may do everything.
-With a digest, a connection must send it (scheme `digest`) before its other requests.
+reconnection (SetWatches), reconfiguration and SASL. The ACL of a new node is ignored: every admitted client may do everything. If the
+server has a digest, a connection must send it (scheme `digest`) before its other requests.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ WRITES = frozenset({Op.CREATE, Op.CREATE_2, Op.DELETE, Op.SET_DATA})
 
 
 class Connection(asyncio.Protocol):
-    """One connection. Its first request opens a session, or continues one."""
+    """One connection. Its first request opens a session, or continues an earlier one."""
 
     def __init__(
         self, tree: DurableTree, sessions: Sessions, digest: bytes | None, on_lost: Callable[[Connection], object], *, is_refused: bool
@@ -57,7 +58,7 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are of no common class
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports have no common base class
         if self._is_refused:
             log.warning("a connection is refused: too many are open")
             self.abort()
@@ -203,7 +204,9 @@ class Connection(asyncio.Protocol):
         return self._done(kind, operation, iter(outcome.created))
 
     def _multi(self, session: Session, reader: Reader) -> bytes:
-        """Executes all operations or none. When one fails, the others get RUNTIME_INCONSISTENCY, those before it OK, as in ZooKeeper."""
+        """Executes all operations or none. If one fails, the operations before it are answered with OK, and the operations after it with
+        RUNTIME_INCONSISTENCY, as in ZooKeeper.
+        """
         asked = messages.read_multi(reader)
         outcome = self._change(session, [operation for _, operation in asked])
         if outcome.result is StoreResult.OK:
@@ -219,8 +222,9 @@ class Connection(asyncio.Protocol):
         return self._tree.change(session.session_id, operations)
 
     def _done(self, kind: int, operation: Operation, created: Iterator[str]) -> bytes:
-        """Returns the body for an operation that was executed. `created` are the paths of the nodes that the change created. A Stat is the
-        node's after the whole change, and empty if the change deleted the node later."""
+        """Returns the body for an operation that was executed. `created` are the paths of the nodes that the change created. A Stat
+        describes the node after the whole change; it is empty if a later operation of the change deleted the node.
+        """
         path = next(created) if isinstance(operation, Create) else operation.path
         stat = b""
         if kind in (Op.CREATE_2, Op.SET_DATA):

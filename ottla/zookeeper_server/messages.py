@@ -1,4 +1,5 @@
-"""The requests and answers of ZooKeeper's protocol (jute, as in ZooKeeper 3.4 to 3.9) as far as this server serves them.
+"""Reads the requests and writes the answers of ZooKeeper's protocol (jute, as in ZooKeeper 3.4 to 3.9), as far as this server supports
+them.
 
 Integers are big-endian. A text and a buffer begin with their length in bytes (int); -1 is null. A vector begins with the number of its
 elements. Each message is a frame: its length (int), then its bytes. The readers raise `Malformed` for bytes that are not the protocol.
@@ -72,7 +73,7 @@ class Malformed(Exception):
 
 
 class Refused(Exception):
-    """The request is one of ZooKeeper's and is not valid, or not served. `code` is the answer."""
+    """The request is invalid or not supported by this server. `code` is the error in the answer."""
 
     def __init__(self, code: Code) -> None:
         super().__init__(code.name)
@@ -164,7 +165,7 @@ def read_header(reader: Reader) -> tuple[int, int]:
 
 
 def read_operation(reader: Reader, kind: int) -> Operation:
-    """Reads a change, alone or as a part of a multi. ACLs are read and not kept."""
+    """Reads a change, which is a request or a part of a multi. ACLs are skipped."""
     path = reader.text()
     if kind in (Op.CREATE, Op.CREATE_2):
         data = reader.buffer()
@@ -201,8 +202,9 @@ def read_multi(reader: Reader) -> list[tuple[int, Operation]]:
 
 
 def checked_path(path: str, *, is_prefix: bool = False) -> str:
-    """Returns the path as the store has it: the root is empty. With `is_prefix` the last name may be empty, because a number follows it.
-    Raises `Refused` for a path that ZooKeeper refuses."""
+    """Checks a path and returns it in the store's form, where the root is empty. With `is_prefix` the last name may be empty, because the
+    server appends a number to it. Raises `Refused` for a path that ZooKeeper refuses.
+    """
     if path == "/" and not is_prefix:
         return ""
     first, *others = path.split("/")
@@ -252,8 +254,9 @@ def open_acl() -> bytes:
 
 
 def stat(node: StoreNode, child_count: int) -> bytes:
-    """Returns the node's Stat. The store keeps no times, no number of changed children and no number of the last change: times and
-    `cversion` are 0, and `mzxid` and `pzxid` are the number of the creation."""
+    """Returns the node's Stat. The store does not keep times, the number of changes of children, or the number of the last change. Times
+    and `cversion` are therefore 0, and `mzxid` and `pzxid` have the number of the creation.
+    """
     created = node.czxid
     return _STAT.pack(created, created, 0, 0, node.version, 0, 0, node.ephemeral_owner, len(node.data), child_count, created)
 

@@ -1,4 +1,4 @@
-"""The server: it listens, accepts connections, and lets the time of sessions pass."""
+"""The server process: it listens, accepts connections, and expires sessions by a timer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ZooKeeperServer:
         return int(port)
 
     def stop(self) -> None:
-        """Closes all connections and the file. Sessions and their ephemeral nodes are not stored, so this ends them."""
+        """Closes all connections and the file. Sessions and their ephemeral nodes are not stored in the file, so they end too."""
         if self._listener is not None:
             self._listener.close()
         if self._ticks is not None:

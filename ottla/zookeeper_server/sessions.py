@@ -1,8 +1,10 @@
-"""The sessions of the server. A session outlives its connections; it ends when its client closes it, or was silent for the session timeout.
+"""The sessions of the server. A session outlives its connections. It ends when its client closes it, or sends nothing for the session
+timeout.
 
 The watches of a session belong to its connection: clients read and watch again after a reconnection, as with ZooKeeper.
 
-Silence is counted in the server's own ticks. While the process does not run no tick passes, so a server that was paused expires no session.
+The timeout is counted in ticks of the server's own timer. While the process is paused no tick passes, so a pause of the server does not
+expire sessions.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ class Sessions:
         return session if session is not None and hmac.compare_digest(session.password, password) else None
 
     def connect(self, session: Session, connection: Receiver | None) -> None:
-        """Makes `connection` the session's only connection; None after its loss."""
+        """Makes `connection` the session's only connection; None records that the connection was lost."""
         self._tree.nodes.take_watches(session.session_id)
         session.replace_connection(connection)
 
