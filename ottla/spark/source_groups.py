@@ -1,4 +1,4 @@
-"""Tells writing tasks of a query the groups of the query's sources, through small files on the host that the reading tasks write.
+"""Shows the writing tasks of a query the groups of the query's sources, through small files on the host that the reading tasks write.
 
 The checkpoint's offset log has the groups too, but the driver cannot read it in an object store (`batch_range.py`). A reading task
 therefore records its group under the query's run id, and a writing task sends the groups found on its host in its commit message. Spark
