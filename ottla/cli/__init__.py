@@ -1,1 +1,1 @@
-"""The command line: a package for each subject of commands, and modules that all commands share. Modules are imported on use."""
+"""The command line `ottla`: a package for each subject of commands, and modules that all commands share. Modules are imported on use."""

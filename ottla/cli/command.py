@@ -4,7 +4,8 @@
     def _trim(args: Args, cluster: Cluster, output: Output) -> int:
 
 The function receives the objects that its parameters name. `args` are the parsed options. `cluster` is a connection to the cluster of the
-options; it is closed at the end of the command. `output` prints in the form of `--output`. The function returns the exit code; None is 0.
+options; it is closed at the end of the command. `output` prints in the form that `--output` names. The function returns the exit code; None
+is 0.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class NotReached(Exception):
 
 
 def granted(result: T | ApiError) -> T:
-    """Returns `result`; raises it if it is an `ApiError`. For operations that return a result or an error per item."""
+    """Returns `result`; raises it if it is an `ApiError`. For operations that return, for each item, either a result or an error."""
     if isinstance(result, ApiError):
         raise result
     return result

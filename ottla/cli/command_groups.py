@@ -83,7 +83,7 @@ MOVED = ("consume", "produce")
 
 
 def canonical(words: Sequence[str]) -> list[str]:
-    """Returns the words of a command line with the names of the group and verb in place of other words for them."""
+    """Returns the words of a command line, with synonyms of a group or verb replaced by its name."""
     noun, rest = NOUNS.get(words[0], words[0]), [*words[1:]]
     if noun == "topic" and rest and rest[0] in MOVED:
         return rest
@@ -121,4 +121,4 @@ def load_commands(name: str) -> dict[str, Command]:
     found = {words.removeprefix(f"{name} "): one for words, one in COMMANDS.items() if words.startswith(f"{name} ")}
     if len(modules) == 1:
         return found
-    return dict(sorted(found.items(), key=lambda pair: modules.index(pair[1].run.__module__)))  # one may import another first
+    return dict(sorted(found.items(), key=lambda pair: modules.index(pair[1].run.__module__)))  # a module may import a later one first

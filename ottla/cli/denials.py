@@ -1,4 +1,4 @@
-"""Explains a refusal for lack of rights: the principal, the operation, the resource, and the command that shows the rights."""
+"""Explains an error about a missing permission: the principal, the operation, the resource, and the command that shows the permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The entry point: it imports nothing at first, so that Ctrl-C during the start gives exit code 130 and no traceback."""
+"""The entry point of the program `ottla`. It imports other modules only inside a `try`, so that Ctrl-C during the start gives exit code 130
+and no traceback.
+"""
 
 from __future__ import annotations
 

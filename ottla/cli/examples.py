@@ -1,7 +1,7 @@
 """The examples and tables at the end of each command's `--help`, also in docs/reference/cli.md. Tests run the examples.
 
-Imported for help only. An example has its exit code if that is not 0. Lines that run until Ctrl-C are marked for the test, and lines that
-need a ZooKeeper, a schema registry, Spark or the like. Tables describe arguments with a syntax of their own.
+Imported for help only. An example names its exit code if it is not 0. Commands that run until Ctrl-C are marked for the test, and so are
+commands that need a ZooKeeper, a schema registry, Spark or another server. Tables describe arguments that have their own syntax.
 """
 
 from __future__ import annotations

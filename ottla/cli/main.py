@@ -1,4 +1,4 @@
-"""`ottla`: finds the command, builds the options of this command only, runs it, and turns a failure into one line and an exit code.
+"""Runs a command line of `ottla`: finds the command, parses its options, runs it, and converts a failure to one line and an exit code.
 
 Exit codes: 0 done, 1 refused by Kafka or failed, 2 wrong usage, 3 no connection or no answer in time, 130 Ctrl-C. A closed pipe
 (`| head`) ends the program without an error. Modules of commands are imported when their command is called, so `ottla --help` imports none.
@@ -60,14 +60,15 @@ def _prepare_streams() -> None:
     """Replaces standard streams that the caller has closed (`>&-`), and buffers stdout, so that each write is complete or fails."""
     if sys.stdin is None or sys.stdout is None or sys.stderr is None:
         while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-            continue  # occupies the free numbers up to 2: a socket with number 1 would receive what is written to stdout
+            continue  # occupies the free numbers up to 2: a socket with the number 1 would get the output to stdout
         os.close(descriptor)
         null = io.TextIOWrapper(io.BufferedRandom(io.FileIO(os.devnull, "r+")), encoding="utf-8")
         sys.stdin, sys.stdout, sys.stderr = (stream or null for stream in (sys.stdin, sys.stdout, sys.stderr))
     if not isinstance(sys.stdout, io.TextIOWrapper):
         return
     if isinstance(sys.stdout.buffer, io.RawIOBase):
-        # PYTHONUNBUFFERED costs one system call a record, and loses without an error the rest of a partial write to a pipe.
+        # With PYTHONUNBUFFERED each record would cost one system call, and after a partial write to a pipe the rest would be lost without
+        # an error.
         buffered = io.BufferedWriter(sys.stdout.buffer)
         sys.stdout = io.TextIOWrapper(buffered, encoding=sys.stdout.encoding, line_buffering=True)
     # A question mark replaces characters that the terminal or file cannot show: names and records may hold any character.
@@ -80,8 +81,9 @@ def _discard_output() -> None:
 
 
 def _guarded(line: list[str], do: Callable[[], int]) -> int:
-    """Turns an expected error of a command line into one line of text and an exit code. `main` handles `OSError` and Ctrl-C. Other
-    exceptions are bugs and stay tracebacks."""
+    """Converts an expected error of a command line to one line of text and an exit code. `main` handles `OSError` and Ctrl-C. Other
+    exceptions are bugs, and their tracebacks are printed.
+    """
     try:
         return do()
     except UsageError as error:
@@ -136,7 +138,9 @@ def _run(line: list[str]) -> int:
 
 
 def run_command(leading: Leading, argv: list[str], printers: Printers | None = None) -> int:
-    """Runs `topic list -b ...` and so on; with `printers`, prints as a Kafka tool does."""
+    """Runs the command that `argv` names, such as `topic list -b ...`. `printers` are set if the line was translated from a Kafka tool:
+    they print the results as this tool does.
+    """
     argv = canonical(argv)
     name = argv[0]
     if name.startswith("-"):
@@ -160,7 +164,7 @@ def run_command(leading: Leading, argv: list[str], printers: Printers | None = N
 
 
 def _run_kafka_tool(leading: Leading, argv: list[str]) -> int:
-    """Runs one of Kafka's tools, as its own command or as the translation of its line to ours."""
+    """Runs one of Kafka's tools: by the command that implements it, or by translating its command line to one of `ottla`."""
     from ottla.cli.kafka_tools import tools
 
     name, arguments = tools.find(argv)
@@ -177,7 +181,8 @@ def _run_kafka_tool(leading: Leading, argv: list[str]) -> int:
 
 
 def call(program: str, command: Command, leading: Leading, words: list[str], printers: Printers | None) -> int:
-    """Parses the words after a command's name and runs it. The options before the name are the defaults of the parsed ones."""
+    """Parses the words after a command's name and runs it. The options before the command's name are the defaults for the options after it.
+    """
     from ottla.cli.parser import build_parser, check_leading
 
     parser = build_parser(program, command)
@@ -255,7 +260,7 @@ def _report(argv: list[str], message: str, name: str, code: int) -> int:
 
 
 def _form_of(argv: Sequence[str]) -> str:
-    """Returns the structured form that the arguments ask for, `table` if none. Works also for arguments that cannot be parsed."""
+    """Returns the structured form of output that the arguments ask for, or `table`. It works also for arguments that cannot be parsed."""
     for word, following in zip(argv, [*argv[1:], ""], strict=False):
         if word == "-J":
             return "json"

@@ -1,7 +1,8 @@
-"""Parts of commands that few command lines use: schemas and packet captures. An entry module is imported on use, by its name in `PARTS`.
+"""Loads the parts of commands that are rarely used: schemas and packet captures. The entry module of a part is imported on use, by its name
+in `PARTS`.
 
-Nothing outside such a package imports from it, so a part costs no start time. (`ottla top` is loaded as every command is, by the table in
-`command_groups.py`.) Libraries of other projects that only some users need are imported by `library`.
+Modules outside of such a package do not import from it, so a part costs no start time. (`ottla top` is loaded as every command is, by the
+table in `command_groups.py`.) Libraries of other projects that only some users need are imported by `library`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def part(name: str) -> Any:
 
 
 def library(name: str, found_in: str = "") -> Any:
-    """Imports a module of another project. Refuses with the package to install if it is missing."""
+    """Imports a module of another project. If it is missing, raises `Refused` with the name of the package to install."""
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -1,8 +1,7 @@
-"""Evaluates the options of all commands: connection to the cluster and form of output. `parser.py` declares these options.
+"""Evaluates the options that all commands have: the connection to the cluster and the form of output. `parser.py` declares these options.
 
 Precedence: option > -X > --command-config > environment > profile > default. Names of properties are Kafka's (`bootstrap.servers`,
-`security.protocol`, `sasl.*`, `ssl.*`, `client.id`, `request.timeout.ms`); librdkafka's names for the same things are accepted where they
-differ.
+`security.protocol`, `sasl.*`, `ssl.*`, `client.id`, `request.timeout.ms`); librdkafka's names for the same properties are accepted too.
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ BROKER_LIST = hidden("--broker-list", dest="bootstrap", metavar="HOST:PORT[,...]
 
 
 def output_of(args: Args) -> Output:
-    """Returns the output of a command in one of our forms. If the command line was translated from a Kafka tool, returns this tool's
-    form."""
+    """Returns the output of a command in the form that the options name. If the command line was translated from a Kafka tool, the output
+    has this tool's form.
+    """
     form, is_quiet, is_verbose = getattr(args, "output", None) or "table", getattr(args, "quiet", False), getattr(args, "verbose", False)
     printers = getattr(args, "printers", None)
     if printers is not None:

@@ -1,9 +1,9 @@
 """Writes to standard output and standard error. Text for a terminal is escaped, because names and records from others must not control it.
 
 Escapes replace control characters (ESC moves the cursor, clears the screen, renames the window, hides text), C1 controls, characters that
-change the direction of writing, and invisible characters. The two zero-width joiners stay, because scripts and emoji need them. Newlines
-and tabs stay, except in the cells of tables. Text for a file or a pipe is unchanged, because programs need the bytes; only cells have
-escapes for line ends and tabs there, too. Our own colours are added to text that is already safe.
+change the direction of writing, and invisible characters. The two zero-width joiners are not escaped, because scripts and emoji need them.
+Newlines and tabs are not escaped, except in the cells of tables. Text for a file or a pipe is written unchanged, because programs need the
+bytes. Cells of tables are the exception: their line ends and tabs are always escaped. Ottla's colours are added after the text was escaped.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def wants_colour(stream: TextIO, *, is_forbidden: bool = False) -> bool:
 
 
 def write(text: str, colour: str = "") -> None:
-    """Writes to stdout. Escapes the text on a terminal, because it may contain names from others; `colour` is written as it is."""
+    """Writes to stdout. Escapes the text on a terminal, because it may contain names from others; `colour` is not escaped."""
     _write(sys.stdout, text, colour)
 
 
 def write_error(text: str, colour: str = "") -> None:
-    """Writes to stderr. Flushes stdout before, so that both keep their order where they are the same pipe or file."""
+    """Writes to stderr. Flushes stdout first, so that the texts keep their order if both streams are the same pipe or file."""
     sys.stdout.flush()
     _write(sys.stderr, text, colour)
 

@@ -1,7 +1,7 @@
-"""The parser of a command's arguments, and the options of all commands, before the command's name (`ottla -b HOST topic list`) or after it.
-
-Commands without a connection, without `--output` or without `--watch` lack these options. This table is their only declaration: parsers,
-help and completion are made from it. An option on both sides must have the same value; repeatable options are joined.
+"""Parses a command's arguments and the options that all commands have. These options may be before the command's name (`ottla -b HOST topic
+list`) or after it. Commands that need no connection, have no `--output` or no `--watch` lack these options. This table is their only
+declaration: parsers, help and completion are made from it. An option that is given before and after the name must have the same value
+twice; values of repeatable options are joined.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def check_leading(parser: argparse.ArgumentParser, leading: Leading, args: argpa
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line (UsageError). It reads -1h and -5 as values, because no option of ours begins with a digit."""
+    """argparse with errors of one line (UsageError). It reads -1h and -5 as values, because no option of `ottla` begins with a digit."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

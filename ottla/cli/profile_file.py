@@ -1,6 +1,6 @@
-"""The file of profiles, named sets of client properties: one TOML file in the user's configuration folder.
+"""Reads and writes the file of profiles, which are named sets of client properties: one TOML file in the user's configuration folder.
 
-It holds `current = "name"` and a table for each profile. A change replaces the file as a whole, so a crash keeps the old one.
+It holds `current = "name"` and a table for each profile. A change replaces the file as a whole, so that after a crash the file is complete.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ def profiles_path(environment: Mapping[str, str]) -> str:
 
 
 def read_profiles(environment: Mapping[str, str]) -> tuple[str | None, dict[str, dict[str, str]]]:
-    """Returns the current profile's name, if any, and all profiles, none without a file. Raises UsageError for an unreadable file."""
+    """Returns the name of the current profile, if any, and all profiles. If there is no file, there are no profiles. Raises UsageError for
+    an unreadable file.
+    """
     path = profiles_path(environment)
     if not os.path.exists(path):
         return None, {}
@@ -37,8 +39,9 @@ def read_profiles(environment: Mapping[str, str]) -> tuple[str | None, dict[str,
 
 
 def profile_properties(name: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of a profile: the named one, or without a name the current one; none if there is no current profile. Raises
-    UsageError for an unknown profile."""
+    """Returns the properties of the named profile, or without a name of the current profile. If there is no current profile, returns no
+    properties. Raises UsageError for an unknown profile.
+    """
     if name == "":
         raise UsageError("a profile needs a name")
     if name is None and not os.path.exists(profiles_path(environment)):

@@ -1,7 +1,6 @@
-"""`ottla why`: why a group is behind, why a client cannot write, why a partition is not in sync; on any Kafka.
-
-A reason has its evidence and the command that mends it, if there are such. The exit code is 1 if a reason of the level `bad` was found,
-else 0.
+"""Implements `ottla why`: explains why a group is behind, why a client cannot write, or why a partition is not in sync, on any Kafka. Each
+reason has its evidence, and the command that mends it, if there is one. The exit code is 1 if a reason of the level `bad` was found, else
+0.
 """
 
 from __future__ import annotations

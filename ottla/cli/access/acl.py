@@ -1,4 +1,5 @@
-"""`ottla acl`: access rules (ACLs), and the options that it shares with `kafka-acls`, parsed into ACL bindings and filters.
+"""Implements `ottla acl`, which lists, adds and removes access rules (ACLs), and parses the options that it shares with `kafka-acls` into
+ACL bindings and filters.
 
 A rule allows or denies a principal an operation on topics, groups and other resources.
 """
@@ -43,7 +44,9 @@ PATTERN_TYPES = {"any": ANY, "match": MATCH, "literal": int(PatternType.LITERAL)
 
 
 class Resource(NamedTuple):
-    """A resource that the options name. With the pattern types any and match it is only a filter, else also the pattern of a rule."""
+    """A resource that the options name. With the pattern types `any` and `match` it can only filter rules; otherwise it can also be the
+    pattern of a rule.
+    """
 
     resource_type: ResourceType
     name: str

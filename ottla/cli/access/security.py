@@ -1,4 +1,5 @@
-"""`ottla security check` shows the operations that a client with these settings may do on a cluster, and the rules behind them."""
+"""`ottla security check` shows the operations that a client with these settings may do on a cluster, and the ACLs that allow or deny them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`ottla bench consumer`, `share-consumer` and `e2e`: Kafka's performance tests, with their options and result lines.
 
-Each of the `--threads` share consumers is a member of the group with connections of its own. They stop when they have received
-`--num-records` together. The total may be higher, because each consumer counts its last batch whole. Counted records are acknowledged.
+Each of the `--threads` share consumers is a member of the group with its own connections. They stop when they have received `--num-records`
+records together. The total may be higher, because a consumer counts all records of its last batch. Counted records are acknowledged.
 """
 
 from __future__ import annotations

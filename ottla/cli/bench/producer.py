@@ -1,7 +1,8 @@
 """`ottla bench producer`: Kafka's performance test of producers, with its options and its result lines.
 
-With `--warmup-records` a second result line has the records after the first ones (KIP-1052). With `--key-distribution` the records have
-keys, the numbers from 0 up to `--record-key-range` as texts: one after the other, or at random (KIP-1299)."""
+With `--warmup-records` a second result line is about the records after the warm-up (KIP-1052). With `--key-distribution` the records have
+keys, the numbers from 0 up to `--record-key-range` as texts: one after the other, or at random (KIP-1299).
+"""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def _keys(args: Args) -> Iterator[bytes] | None:
 
 
 class _ProducerRun:
-    """Counts deliveries and prints a line per reporting interval. Warm-up records count in the total, not in the steady state."""
+    """Counts deliveries and prints a line per reporting interval. Warm-up records are included in the total, but not in the steady state.
+    """
 
     def __init__(self, output: Output, interval_ms: int, warmup: int) -> None:
         self.output = output

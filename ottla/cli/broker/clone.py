@@ -88,7 +88,9 @@ def _source(args: Args) -> str:
 
 @contextmanager
 def _following(args: Args, request: CloneRequest, output: Output) -> Iterator[Follow | None]:
-    """Inside the context the first Ctrl-C ends the following, and a second one the command. Raises UsageError for a range that ends."""
+    """Inside the context the first Ctrl-C ends the copying of new records, and a second one ends the command. Raises UsageError for a range
+    with a fixed end.
+    """
     if not args.follow:
         yield None
         return
@@ -175,7 +177,7 @@ def _number(text: str, name: str, units: dict[str, int], example: str) -> int:
 
 
 def _change(args: Args) -> RecordChange | None:
-    """Returns the changes of records that the options name, None without any. Raises UsageError and Refused."""
+    """Returns the changes of records that the options name; None if they name none. Raises UsageError and Refused."""
     share = _share(args.sample)
     if share == 1.0 and args.transform is None:
         return None
@@ -200,7 +202,9 @@ def _share(text: str) -> float:
 
 
 def _description(args: Args, topics: list[str]) -> str:
-    """Describes the options that decide what is stored. Times are as the user wrote them: `--last 10m` may be continued later."""
+    """Describes the options that decide what is stored. Times are copied as the user wrote them, so that a clone with `--last 10m` may be
+    continued later.
+    """
     words = {name: getattr(args, name) for name in ("groups", "last", "since", "until", "offsets", "size", "sample", "config")}
     if args.transform is not None:
         words["transform"] = hashlib.sha256(Path(args.transform).read_bytes()).hexdigest()

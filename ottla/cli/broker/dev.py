@@ -1,4 +1,6 @@
-"""`ottla dev`: a broker whose data is removed at its end, or with `--brokers N` a whole cluster on this machine (`local_cluster.py`)."""
+"""Implements `ottla dev`: runs a broker whose data is removed at its end, or with `--brokers N` a whole cluster on this machine
+(`local_cluster.py`).
+"""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def start_console(cluster: Cluster, listen: str, registry: str | None) -> Consol
 
 
 def watch(cluster: Cluster, is_over: threading.Event) -> None:
-    """Waits until `is_over` is set. Reports each broker that ends before on stderr."""
+    """Waits until `is_over` is set. If a broker ends before that, reports it on stderr."""
     running = list(cluster.brokers)
     while not is_over.wait(LOOK_SECONDS):
         for broker in [broker for broker in running if not broker.is_running]:

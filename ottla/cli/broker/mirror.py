@@ -109,7 +109,7 @@ def _client(stack: ExitStack, args: Args, bootstrap: str, config: str | None) ->
 
 @contextmanager
 def _until_signal() -> Iterator[Callable[[], bool]]:
-    """The first SIGINT or SIGTERM ends the mirror after its current step."""
+    """Inside the context the first SIGINT or SIGTERM ends the mirror after its current step."""
     is_over = threading.Event()
     before = {number: signal.signal(number, lambda *_: is_over.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -121,7 +121,7 @@ def _until_signal() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _reporting(args: Args, output: Output) -> Iterator[Callable[[State], None]]:
-    """Prints the state when it changes, and serves it as metrics."""
+    """Yields a function that prints a state if it has changed, and serves it as metrics."""
     from ottla.cloning.mirror.state import MetricsServer
 
     server = None

@@ -11,7 +11,8 @@ from ottla.cli.render.ottla import Output
 
 @command("reset", "Remove all data of a stopped broker.", *PLACE_OPTIONS, YES, has_connection=False)
 def _run(args: Args, output: Output) -> None:
-    """Empties the data directories. Raises `Refused` while a broker runs, and for a directory that is not a broker's."""
+    """Empties the data directories. Raises `Refused` while a broker runs, and for a directory that is not the data directory of a broker.
+    """
     directories = [path for path in directories_of(args) if os.path.isdir(path) and os.listdir(path)]
     if not directories:
         output.done(f"nothing is in {', '.join(directories_of(args))}", {"removed": []})
@@ -30,7 +31,9 @@ def _run(args: Args, output: Output) -> None:
 
 
 def _wipe(directory: str) -> None:
-    """Empties a directory while holding its lock, so that no broker starts in it. Raises `Refused` if the lock is held or a file stays."""
+    """Empties a directory while holding its lock, so that no broker starts in it. Raises `Refused` if another process has the lock or a
+    file cannot be removed.
+    """
     import shutil
 
     from ottla.adapters.lock import LOCK_FILE, DirectoryLock

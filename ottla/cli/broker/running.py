@@ -1,8 +1,8 @@
 """Finds the broker that runs in a data directory (its process and address) and stops it.
 
 A broker holds a lock on the file `.lock` of each of its directories until it ends. The file contains the broker's process id, and its
-address once it is ready. On systems with `/proc`, a signal is sent only to a process that has this file open: a process id written on
-another machine or in another container never hits an unrelated process.
+address once it is ready. On systems with `/proc`, a signal is sent only to a process that has this file open: a process id from another
+machine or container can therefore not be the reason that an unrelated process gets the signal.
 """
 
 from __future__ import annotations

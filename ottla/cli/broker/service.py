@@ -63,7 +63,8 @@ def unit_text(
     command: str, *, config: str = "", data_dir: str = DEFAULT_DATA_DIR, data_dirs: Sequence[str] = (), user: str = "ottla"
 ) -> str:
     """Returns the systemd unit of one broker. `command` is the path of the `ottla` program. `data_dirs` are the directories that the
-    configuration sets; `data_dir` is then empty."""
+    configuration sets. If there are any, `data_dir` is empty.
+    """
     words = [command, "start", *(["--data-dir", data_dir] if data_dir else []), *(["--config", config] if config else [])]
     places = list(data_dirs) or [data_dir]
     mounted, writable = _places(places)

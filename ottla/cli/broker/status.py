@@ -1,4 +1,4 @@
-"""`ottla status`: whether a broker runs in a data directory, where it listens, and whether it answers."""
+"""Implements `ottla status`: shows whether a broker runs in a data directory, where it listens, and whether it answers."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ def _size(directory: str) -> int:
 
 
 def _answer(address: str) -> tuple[float | None, str | None]:
-    """Returns the milliseconds to connect and get an ApiVersions response, which needs no login; or None and the reason. Without an answer
-    it tries TLS, because the address does not say whether the listener uses TLS. It sends no secret, so the certificate is not checked."""
+    """Returns the milliseconds to connect and get an ApiVersions response, which needs no login; or None and the reason. If a plain
+    connection gets no answer it tries TLS, because the address does not say whether the listener uses TLS. The certificate is not checked,
+    because the request has no secrets.
+    """
     from ottla.client.blocking.cluster import Cluster
     from ottla.client.errors import TransportError
     from ottla.client.security import Security

@@ -1,4 +1,4 @@
-"""Reads the frames of a packet capture, pcap (tcpdump) or pcapng (Wireshark): each connection's requests and responses.
+"""Reads requests and responses of Kafka's protocol (frames) from a packet capture in the format pcap (tcpdump) or pcapng (Wireshark).
 
 Supports Ethernet with or without VLAN, BSD loopback, raw IP and Linux cooked captures, with IPv4 and IPv6. Segments are ordered by
 sequence number, and retransmitted bytes are dropped. A stream without a captured SYN begins at its first captured segment. A stream ends
@@ -98,7 +98,7 @@ class _Stream:
             is_moving = False
             for start in list(self.waiting):
                 behind = (self.expected - start) & 0xFFFFFFFF
-                if behind >= 1 << 31:  # a gap before it
+                if behind >= 1 << 31:  # bytes before this segment are missing
                     continue
                 piece = self.waiting.pop(start)[behind:]
                 out += piece
@@ -263,8 +263,9 @@ def _whole_frames(side: _Side) -> Iterator[bytes]:
 def _frame_of(
     piece: Piece, raw: bytes, clients: set[Endpoint], port: int | None, asked: dict[tuple[Endpoint, Endpoint, int], tuple[int, int]]
 ) -> Frame | None:
-    """Explains a frame as a request or a response; returns None for a response without a captured request, or another port. `port` decides
-    which side is the broker, else the captured SYN, else the first bytes of the frame."""
+    """Explains a frame as a request or a response; returns None for a response without a captured request, or another port. To find out
+    which side is the broker it uses `port`, else the captured SYN, else the first bytes of the frame.
+    """
     correlation_id = int.from_bytes(raw[4:8], "big", signed=True)
     question = asked.pop((piece.target, piece.source, correlation_id), None)
     if port is not None:

@@ -167,7 +167,9 @@ def _kernel_clock_state() -> int | None:
 
 
 def check_libraries() -> Finding:
-    """Checks that the compiled libraries can be loaded. Without uvloop the broker is slower; without another one it does not start."""
+    """Checks that the compiled libraries can be loaded. Without uvloop the broker is slower; without one of the other libraries it does not
+    start.
+    """
     from ottla.adapters.dependencies import LATER, failure_of
 
     needed = {"crc32c": "crc32c", **LATER}

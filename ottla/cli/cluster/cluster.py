@@ -83,7 +83,7 @@ class ApiRow(Row):
 
 
 class BrokerRow(Row, titles=spaced):
-    """A broker in `status`. A broker that has replicas and is not registered has no address."""
+    """A broker in `status`. The address is missing for a broker that has replicas but is not registered."""
 
     id: int
     host: str | None
@@ -99,7 +99,7 @@ class BrokerRow(Row, titles=spaced):
 
 
 class TroubledRow(Row):
-    """A partition without a leader, or with a replica that is not in the ISR."""
+    """A partition that has no leader, or a replica that is not in the ISR."""
 
     topic: str | None
     partition: int

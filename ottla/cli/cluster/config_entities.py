@@ -1,4 +1,5 @@
-"""The entities of `ottla config`, and the quotas and SCRAM credentials of users, clients and ips, which have no settings.
+"""Parses the entities of `ottla config`, and reads and changes the quotas and SCRAM credentials of users, clients and ips, which have no
+settings.
 
 The options name entities as in `kafka-configs`. A user and a client id may be combined; every other type is given alone. The first
 `--entity-name` or `--entity-default` belongs to the first `--entity-type`, the second to the second. A type without a name means all its

@@ -46,7 +46,7 @@ def describe(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _there(ask: Callable[[], Any]) -> Any:
-    """Returns the result of `ask`; an empty tuple if it raises an error of `NOT_THERE`."""
+    """Returns the result of `ask`; an empty tuple if the broker lacks the feature (an error of `NOT_THERE`)."""
     try:
         return ask()
     except ApiError as error:

@@ -1,7 +1,8 @@
 """`ottla partitions elect`: elects preferred leaders, or any live replica in an unclean election, which may lose records.
 
-`--accept-loss` is an unclean election for the partitions without a leader. Before it asks, it prints the possible losses: records that only
-other replicas have, and damaged parts of the new leader's log. A replica with a damaged log is elected only if no other replica is live.
+`--accept-loss` does an unclean election for the partitions without a leader. Before it asks for confirmation, it prints the possible
+losses: records that only other replicas have, and damaged parts of the new leader's log. A replica with a damaged log is elected only if no
+other replica is live.
 """
 
 from __future__ import annotations

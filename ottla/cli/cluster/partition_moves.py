@@ -1,8 +1,8 @@
 """`ottla partitions drain` and `rebalance`: plan new replicas, move them, and wait until they are in sync.
 
 Without `--execute` the plan is only shown. The moves are reassignments, which the controller finishes even if the command ends before them.
-The same command again waits for those and plans the rest, so it can be repeated until nothing is left. A partition without a leader is not
-moved, because its records cannot be copied.
+If the command is called again, it waits for the unfinished moves and plans the remaining ones, so it can be repeated until nothing remains
+to be moved. A partition without a leader is not moved, because its records cannot be copied.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ def _rebalance(args: Args, cluster: Cluster, output: Output) -> int:
 
 
 def _targets(cluster: Cluster, named: Sequence[int], emptied: Collection[int]) -> list[int]:
-    """Returns the brokers that take replicas: the named ones, or all live ones that are not cordoned; without the emptied ones. Raises
-    `UsageError` for a named broker that is not live."""
+    """Returns the brokers that take replicas: the named ones, or all live brokers that are not cordoned. Brokers that are being emptied are
+    left out. Raises `UsageError` for a named broker that is not live.
+    """
     cluster.refresh([])
     live = sorted(cluster.metadata.brokers)
     unknown = sorted(set(named) - set(live))

@@ -28,7 +28,8 @@ LogDirs = Mapping[Replica, tuple[str, str]]
 
 
 class MovePlan(NamedTuple):
-    """The content of a file: the replicas of each partition, and the log directory of each replica that has one other than `any`."""
+    """The content of a file: the replicas of each partition, and the log directories of replicas for which the file names one (not `any`).
+    """
 
     replicas: dict[TopicPartition, list[int]]
     log_dirs: dict[Replica, str]
@@ -43,7 +44,9 @@ PROPOSAL = "Proposed partition reassignment configuration\n"
 
 
 def read_entries(path: str) -> list[dict[str, Any]]:
-    """Returns the partitions in a file. The file has a plan, or the output of `generate` as text or JSON; then the proposal is used."""
+    """Returns the partitions in a file. The file has a plan, or the output of `generate` as text or JSON, of which the proposed plan is
+    used.
+    """
     text = read_text(path)
     tree = parse_json(text.partition(PROPOSAL)[2] or text, path)
     tree = tree.get("proposed", tree) if isinstance(tree, dict) else tree
@@ -367,7 +370,7 @@ VERIFY_OPTIONS = (*FILE_OPTION, flag("--preserve-throttles", help="keep the thro
 
 @command("partitions verify", "Are the moves of a file done?", *VERIFY_OPTIONS)
 def _verify(args: Args, cluster: Cluster, output: Output) -> int:
-    """Returns exit code 1 until every partition has the state of the file. Called as Kafka's tool it returns 0."""
+    """Returns exit code 1 until every partition has the state of the file. As Kafka's tool it returns 0 in any case."""
     plan = read_plan(args.reassignment_json_file)
     now = replica_admin.replicas_of(cluster, plan.replicas)
     moving = {partition for partition in replica_admin.moves_under_way(cluster) if partition in plan.replicas}

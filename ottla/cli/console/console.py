@@ -1,4 +1,6 @@
-"""`ottla console`: pages in a browser that show any Kafka cluster and act on it. The code is in `ottla/console`, with its own libraries."""
+"""Implements `ottla console`: serves pages for a browser that show any Kafka cluster and change it. The code is in `ottla/console`, with
+its own libraries.
+"""
 
 from __future__ import annotations
 

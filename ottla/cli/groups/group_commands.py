@@ -141,8 +141,8 @@ WORDS = {"share": "share-group", "streams": "streams-group"}
 
 
 def wrong_kind(cluster: Cluster, name: str, wanted: str = "") -> ApiError:
-    """Returns the refusal of a name that has no group of the wanted type (empty: a consumer group): the command for its actual type, or the
-    nearest name.
+    """Returns the error for a name that is not a group of the wanted type (empty: a consumer group). The message names the command for its
+    actual type, or the most similar group name.
     """
     types = {group.group_id: group.type.lower() for group in group_admin.list_groups(cluster)}
     found = types.get(name)
@@ -201,7 +201,7 @@ def coordinator_of(cluster: Cluster, group: Description) -> str:
 
 
 def _as_object(kind: Kind, group: Description, offsets: list[Any]) -> dict[str, Any]:
-    """Returns the group as a JSON object, the same with --offsets, --members and --state."""
+    """Returns the group as a JSON object, which is the same with --offsets, --members and --state."""
     own = [row for row in offsets if row.partition is not None]
     members = [kind.member_row(group.group_id, member) for member in group.members]
     return {

@@ -23,7 +23,9 @@ GROUP_OPTIONS = (
 
 
 def chosen_groups(cluster: Cluster, args: Args, protocols: Sequence[str] = CONSUMERS) -> list[str]:
-    """Returns the named groups, or with --all-groups all groups of these protocols. Raises `UsageError` for both and for neither."""
+    """Returns the named groups, or with --all-groups all groups of these protocols. Raises `UsageError` if the options name groups and
+    --all-groups, or neither.
+    """
     names = list(dict.fromkeys([*args.names, *args.group]))
     if bool(names) == bool(args.all_groups):
         raise UsageError("name groups, or give --all-groups" if not names else "either groups or --all-groups, not both")
@@ -63,7 +65,9 @@ def parse_scope(texts: Sequence[str]) -> dict[str, list[int] | None]:
 def scope_partitions(
     cluster: Cluster, topics: Sequence[str] | None, is_all: bool, committed: Sequence[TopicPartition]
 ) -> list[TopicPartition]:
-    """Returns the partitions of `topics`, or with `is_all` the committed ones. Raises `ApiError` for a partition that does not exist."""
+    """Returns the partitions of `topics`, or with `is_all` all partitions with a committed offset. Raises `ApiError` for a partition that
+    does not exist.
+    """
     if is_all and topics:
         raise UsageError("either --topic or --all-topics, not both")
     if is_all:

@@ -1,9 +1,11 @@
-"""`ottla group reset-offsets`: a scope, a scenario and a mode. The plan is made in `analysis/resets.py`.
+"""Implements `ottla group reset-offsets`. The options choose partitions (the scope), the new offsets (the scenario), and whether to execute
+or only show the plan (the mode). `analysis/resets.py` makes the plan.
 
 The order is fixed: check the usage, check that every group is inactive, make all plans (every partition needs a leader), commit them if
-`--execute` is given, and show them with the errors. An error before the commit has changed nothing. An `OffsetStore` hides how a kind of
-group stores its offsets: consumer groups commit offsets, share groups have a start offset for each partition. A file that `--export` has
-printed for one kind of group is valid for the others, so a share group can begin where a consumer group is (KIP-1323).
+`--execute` is given, and show them with the errors. An error before the commit has changed nothing. Kinds of groups store offsets
+differently: consumer groups commit offsets, share groups have a start offset for each partition. An `OffsetStore` has one interface for
+both. A file that `--export` has printed for one kind of group is valid for the others, so a share group can begin where a consumer group is
+(KIP-1323).
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ def check_usage(args: Args) -> str:
     """Returns the chosen scenario. Raises `UsageError` for options that exclude each other or are missing, before a broker is asked. The
     list of partitions in `--topic` and the file of `--from-file` are checked later."""
     given_to = {name: getattr(args, name) for name in SCENARIOS}
-    chosen = [name for name, value in given_to.items() if value is not None and value is not False]  # an offset of 0 is one
+    chosen = [name for name, value in given_to.items() if value is not None and value is not False]  # an offset of 0 is a value too
     if len(chosen) != 1:
         given = " and ".join("--" + name.replace("_", "-") for name in chosen)
         raise UsageError(f"{given} exclude each other" if chosen else "give a target: --to-earliest, --to-offset N, --shift-by N and so on")
@@ -173,7 +175,7 @@ def _plan(cluster: Cluster, args: Args, scenario: str, store: OffsetStore, group
     number = args.to_offset if scenario == "to_offset" else args.shift_by if scenario == "shift_by" else 0
     try:
         return plan(scenario, partitions, facts, number)
-    except ApiError as error:  # no broker has refused it; such a plan cannot be made
+    except ApiError as error:  # not an error of a broker: no plan can be made
         raise Refused(error.message, error.code.name) from None
 
 

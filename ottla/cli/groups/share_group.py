@@ -1,7 +1,7 @@
 """`ottla share-group`: share groups. Most commands are in `group_commands.py`.
 
-A share group has no position in a partition. START-OFFSET is the offset of the first record that is neither acknowledged nor archived. LAG
-is the broker's count of such records from that offset on. A reset changes the start offset.
+A share group has no committed offset in a partition. START-OFFSET is the offset of the first record that is neither acknowledged nor
+archived. LAG is the broker's count of such records from that offset on. A reset changes the start offset.
 """
 
 from __future__ import annotations

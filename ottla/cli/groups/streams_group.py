@@ -1,7 +1,7 @@
 """`ottla streams-group`: streams groups, the groups of Kafka Streams applications. Most commands are in `group_commands.py`.
 
-The offsets of a streams group are the committed offsets of its source and repartition topics. A reset concerns the source topics. It does
-not change the application's state: delete the internal topics too, or the state still has the records from before.
+The offsets of a streams group are the committed offsets of its source and repartition topics. A reset changes the offsets of the source
+topics only. The application's state stores still contain the earlier records, unless the internal topics are deleted too.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class StreamsStateRow(Row):
 
 
 class TopologyRow(Row):
-    """A node of a topology; without a subtopology, it belongs to a global store."""
+    """A node of a topology. A node without a subtopology belongs to a global store."""
 
     group: str
     subtopology: str | None
@@ -125,7 +125,7 @@ def _state_of(cluster: Cluster, name: str) -> str:
 
 
 def source_offsets(cluster: Cluster, name: str) -> dict[TopicPartition, int | None]:
-    """Returns the committed offset of each partition of the source topics; None without one."""
+    """Returns the committed offset of each partition of the source topics; None for a partition without one."""
     group, there = describe(cluster, name), set(cluster.topic_names())
     committed = group_admin.committed_offsets(cluster, name)
     partitions = [

@@ -19,7 +19,7 @@ OFFSET_BASES = (16, 8, 10)
 
 
 def from_digits(text: str) -> bytes | None:
-    """Returns the bytes, or None if the text has none of these forms."""
+    """Returns the bytes that a text describes; None if the text has none of the forms above."""
     lines = [line for line in text.splitlines() if line.strip()]
     for data in (*(_from_dump(lines, base) for base in OFFSET_BASES), _from_literal(text.strip())):
         if data is not None:
@@ -62,7 +62,7 @@ def _from_dump(lines: list[str], base: int) -> bytes | None:
             data += row * max(-(-(offset - first - len(data)) // len(row)), 0)
             is_repeated = False
         if not found[3].strip():
-            # The last line of a dump may have only the total size. If that is odd, the last word of two bytes has one byte too many.
+            # The last line of a dump may have only the total size. If the size is odd, the last word of two bytes has one byte too many.
             is_end = number == len(lines) - 1 > 0 and 0 <= len(data) - (offset - first) <= 1
             return bytes(data[: offset - first]) if is_end else None
         bytes_of_row = _row_bytes(found[3], has_colon=bool(found[2]), is_words=len(found[1]) == _WORDS_OFFSET_DIGITS)

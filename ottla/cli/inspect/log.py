@@ -1,8 +1,8 @@
 """`ottla log dump`: shows the files of a log, offline, in the format of Kafka's tool; `--hex` shows each byte with its meaning.
 
 The kind of a file follows from its name, as in Kafka: segments, both indexes, aborted transactions, producer snapshots, checkpoints,
-`partition.metadata` and `meta.properties`. The command never writes a file. A damaged or unknown file is an error of one line with exit
-code 1; the other files are still dumped. A mismatch between an index and its segment also gives exit code 1.
+`partition.metadata` and `meta.properties`. The command never writes a file. For a damaged or unknown file the command prints one line,
+dumps the other files, and returns exit code 1. A mismatch between an index and its segment also gives exit code 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets`, `__transaction_state` and `__share_group_state` as JSON, in the form of Kafka's dump tool.
+"""Converts records of `__consumer_offsets`, `__transaction_state` and `__share_group_state` to JSON in the form of Kafka's dump tool.
 
 A key begins with an int16 that is its record type, a value with an int16 that is its version. Names are in Kafka's camelCase. Fields that
-the version lacks, and tagged fields with their default value, are omitted. Instead of the fields of an unknown type or version there is
-`unknown`. `decode_record` shows a record with malformed bytes as text.
+the version lacks, and tagged fields with their default value, are omitted. A record of an unknown type or version has `unknown` instead of
+fields. `decode_record` shows a record with malformed bytes as text.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _MODULES = {
 
 
 def decode_record(record: Record, kind: str) -> tuple[str | None, str | None]:
-    """Returns key and value as they are printed. `kind` is a key of `_MODULES`, or empty for plain text. A null value of a known record
-    type is `<DELETE>`, other nulls are None."""
+    """Returns key and value in the form in which they are printed. `kind` is a key of `_MODULES`, or empty for plain text. A null value of
+    a known record type is `<DELETE>`, other nulls are None.
+    """
     if kind and record.key is not None and len(record.key) >= 2:
         try:
             return _decode(record.key, record.value, kind)
@@ -146,7 +147,9 @@ _CONTROL_RECORDS = {
 
 
 def decode_control(kind: int, value: bytes) -> tuple[str, str] | None:
-    """Returns the name and the JSON of a control record of Kafka's metadata log. None if it is unknown or cannot be decoded."""
+    """Returns the name and the JSON of a control record of Kafka's metadata log. Returns None if the record is unknown or cannot be
+    decoded.
+    """
     if kind not in _CONTROL_RECORDS or len(value) < 2:
         return None
     name, class_name = _CONTROL_RECORDS[kind]

@@ -270,8 +270,9 @@ def _segment_beside(dump: Dump, path: str) -> Buffer | None:
 
 
 def _positions_beside(path: str) -> list[tuple[int, int]]:
-    """Returns the offset index beside a time index as (offset, position); an empty list if it is missing. It saves reading the segment from
-    its beginning for each time entry."""
+    """Returns the offset index beside a time index as (offset, position); an empty list if it is missing. With these positions the segment
+    is not read from its beginning for each entry of the time index.
+    """
     try:
         with open(path.rpartition(".")[0] + ".index", "rb") as file:
             entries = _entries(file.read(), _OFFSET_ENTRY)

@@ -1,7 +1,7 @@
 """`ottla log scrub`: reads files of logs, checks the CRCs of all batches, and shows which offsets are damaged.
 
 A path is a segment, the directory of a partition, or a log directory with directories of partitions. The command writes nothing, so it may
-run while the broker runs. Then the last batch of a log looks damaged if the broker has not written all of it yet. Exit code 1 means that
+run while the broker runs. If the broker is writing the last batch of a log at that moment, this batch looks damaged. Exit code 1 means that
 there is damage.
 """
 
@@ -107,7 +107,8 @@ def _of_partition(disk: OsDisk, directory: str, only: str = "") -> Iterator[Segm
 
 
 def _was_cleaned(directory: str) -> bool:
-    """Whether the log directory's cleaner checkpoint (the same file as Kafka's) has this partition: its log was compacted."""
+    """Whether the partition's log was compacted: the log directory's cleaner checkpoint (the same file as Kafka's) then has the partition.
+    """
     parent, name = os.path.split(os.path.abspath(directory))
     topic, _, number = name.rpartition("-")
     try:

@@ -1,1 +1,1 @@
-"""Kafka's tools under their own names, with their options and their output."""
+"""Kafka's command-line tools under their own names, such as `ottla kafka-topics`, with their options and their output."""

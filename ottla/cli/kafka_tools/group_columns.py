@@ -175,7 +175,9 @@ def _tasks_text(member: Any, *, is_verbose: bool) -> str:
 
 
 def streams_state(group: Any, where: str, *, is_verbose: bool) -> str:
-    """Returns the table with the state of a streams group, below the remark that it has no members. `where` names its coordinator."""
+    """Returns the table with the state of a streams group; if the group has no members, a remark precedes the table. `where` names its
+    coordinator.
+    """
     remark = f"\nError: Streams group '{group.group_id}' has no active members.\n" if group.state == "Empty" else ""
     columns = (
         attribute("GROUP", "group_id"),

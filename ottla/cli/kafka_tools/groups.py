@@ -1,5 +1,6 @@
-"""`kafka-consumer-groups`, `kafka-share-groups` and `kafka-streams-groups` share one program; a `GroupTool` has their differences. Also
-`kafka-groups`."""
+"""`kafka-consumer-groups`, `kafka-share-groups` and `kafka-streams-groups` share one program; a `GroupTool` has their differences. The
+module also implements `kafka-groups`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints the lines of `kafka-reassign-partitions` and `kafka-leader-election` exactly."""
+"""Prints the results of `ottla partitions` exactly as `kafka-reassign-partitions` and `kafka-leader-election` do."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def show_moves(moves: Mapping[TopicPartition, Move | MoveRow]) -> None:
 
 
 def _show_planned(step: Planned) -> None:
-    """Prints the replicas from before the reassignment, which a rollback needs, and the throttles."""
+    """Prints the replicas before the reassignment, which are needed to undo it, and the throttles."""
     write(f"Current partition replica assignment\n\n{as_json(step.before, step.log_dirs())}\n\n")
     write("Save this to use as the --reassignment-json-file option during rollback\n")
     if step.rate is not None or step.log_dir_rate is not None:

@@ -80,8 +80,8 @@ def plan_table(plans: Mapping[str, ResetPlan]) -> str:
 
 
 def topics_to_delete(cluster: Cluster, args: Args, names: Sequence[str]) -> dict[str, list[str]]:
-    """Returns the internal topics to delete with each group, and prints the topics that no name shows to be internal. Raises `ApiError`
-    INVALID_TOPIC_EXCEPTION if a named topic is not an internal topic of one of the groups: nothing is changed then.
+    """Returns the internal topics to delete with each group, and prints the topics whose names do not show that they are internal. Raises
+    `ApiError` INVALID_TOPIC_EXCEPTION if a named topic is not an internal topic of one of the groups: nothing is changed then.
     """
     if not args.delete_all_internal_topics and not args.delete_internal_topic:
         return {}
@@ -108,7 +108,7 @@ def _internal_topics(cluster: Cluster, name: str) -> list[str]:
 
 
 def is_inferred(topic: str, group: str) -> bool:
-    """Whether Kafka Streams makes such names for the internal topics of an application."""
+    """Whether a topic has a name that Kafka Streams gives to the internal topics of this application."""
     if not topic.startswith(f"{group}-"):
         return False
     head, _, number = topic.removesuffix("-topic").rpartition("-")

@@ -1,9 +1,8 @@
-"""Kafka's tools by their own names: `ottla kafka-topics --list`, `ottla kafka-topics.sh --list`, `ottla kafka-run-class CLASS ...`.
-
-Most tools are translated to a command of ours: `kafka-log-dirs --describe` runs `ottla logdirs`. Printers for its rows print Kafka's text
-(`render/kafka.py`). A tool with too different options and output has a command in this package instead. Standard output has the text of
-Kafka's tools; advice is written to stderr in our own words. Two differences are on purpose: exit codes are ours (2 for wrong usage, 1 for a
-refusal even where Kafka returns 0), and there are no Java stack traces.
+"""Finds Kafka's tools by their names: `ottla kafka-topics --list`, `ottla kafka-topics.sh --list`, `ottla kafka-run-class CLASS ...`. Most
+command lines of tools are translated to a command of Ottla: `kafka-log-dirs --describe` runs `ottla logdirs`. Printers for the rows of this
+command print Kafka's text (`render/kafka.py`). Tools whose options and output differ too much are implemented in this package instead.
+Standard output has the text of Kafka's tools; hints in Ottla's own words are written to stderr. Two differences are on purpose: the exit
+codes are Ottla's (2 for wrong usage, 1 for a refusal even if Kafka returns 0), and there are no Java stack traces.
 """
 
 from __future__ import annotations
@@ -100,30 +99,32 @@ _RUN_CLASS_FLAGS = {"-daemon": 0, "-loggc": 0, "-name": 1}
 
 
 def make(name: str, arguments: list[str]) -> Command | Translation:
-    """Returns the tool's own command, or the translation of its line to a line of ours."""
+    """Returns the command that implements the tool, or the translation of its command line to one of `ottla`."""
     module = importlib.import_module(f"ottla.cli.kafka_tools.{TOOLS[name].module}")
     made: Command | Translation = module.make(name, arguments) if TOOLS[name].module == "translations" else COMMANDS[name]
     return made
 
 
 def with_brokers(name: str, arguments: list[str]) -> Command | list[str]:
-    """Replaces `--zookeeper` by the registered brokers. Returns the line, or a command that writes to ZooKeeper itself."""
+    """Replaces `--zookeeper` by the registered brokers. Returns the changed command line; or a command that makes the change in ZooKeeper,
+    if no broker can make it.
+    """
     if not any(word.partition("=")[0] == "--zookeeper" for word in arguments):
         return arguments
-    from ottla.cli.kafka_tools.zookeeper import resolve  # on use: it is rare
+    from ottla.cli.kafka_tools.zookeeper import resolve  # imported here, because it is rarely needed
 
     return resolve(name, arguments)
 
 
 def version_line() -> str:
-    """Returns the line of `--version`. Kafka's level is first, because scripts look for it there."""
+    """Returns the line that `--version` prints. It begins with the supported version of Kafka, because scripts look for it there."""
     from ottla._version import __version__
 
     return f"{KAFKA_LEVEL} (Ottla {__version__})\n"
 
 
 def find(argv: Sequence[str]) -> tuple[str, list[str]]:
-    """Returns the tool's name and arguments. Raises `Refused` for a tool that is not offered, UsageError for an unknown one."""
+    """Returns the tool's name and arguments. Raises `Refused` for a tool that Ottla does not have, UsageError for an unknown tool."""
     name, arguments = argv[0].removesuffix(".sh").removesuffix(".bat"), list(argv[1:])
     if name in NOT_OFFERED:
         raise Refused(f"{name} is not offered: {NOT_OFFERED[name]}", ErrorCode.UNSUPPORTED_VERSION.name)

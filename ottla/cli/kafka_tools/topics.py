@@ -27,7 +27,7 @@ FILTERS = (
 
 
 class _Missing(Exception):
-    """A required topic does not exist. The message is Kafka's; `hint` is ours and may be empty."""
+    """A required topic does not exist. The message is the message of Kafka's tool; `hint` is added by Ottla and may be empty."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)

@@ -1,7 +1,6 @@
-"""Translates a line of a Kafka tool to a line of ours with the same options, and renames old options.
-
-If the tool's output differs from ours, the translation names the printers for it (`OUTPUTS`). Other differences are expressed by options
-and properties in our line.
+"""Translates a command line of a Kafka tool to a command line of `ottla`, and renames old options. If the tool prints other text than the
+command of Ottla, the translation names the printers of the tool's text (`OUTPUTS`). Other differences become options and properties in the
+translated line.
 """
 
 from __future__ import annotations
@@ -45,8 +44,9 @@ def without(arguments: Sequence[str], flags: Sequence[str]) -> list[str]:
 
 
 def split_verb(tool: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """Splits a line into its verb and the other words. The verb may be anywhere in the line, except
-    directly behind an option that could take it as its value. Raises UsageError if there is none."""
+    """Splits a line into its verb and the other words. The verb may be anywhere in the line, except directly behind an option that could
+    take it as its value. Raises UsageError if the line has no verb.
+    """
     verbs = VERBS[tool][1]
     for position, word in enumerate(arguments):
         before = arguments[position - 1] if position else ""
@@ -259,7 +259,7 @@ def _server_start(arguments: list[str]) -> Translation | Command:
     line = ["start", "--config", rest[0], *rest[1:]]
     if "-daemon" not in arguments:
         return Translation(line)
-    # These options let every word pass: the started broker parses them and reports errors.
+    # These options accept every word: the started broker parses the words and reports errors.
     words = (option("words", nargs="*"), option("-daemon", "--override", "--set", "-c", nargs="?", action="append"))
     return Command("Start a broker in the background.", words, lambda: _start_daemon(line), has_connection=False, has_output=False)
 
@@ -343,7 +343,9 @@ _MAKERS: Mapping[str, Callable[[list[str]], Translation | Command]] = {
 
 
 def make(tool: str, arguments: list[str]) -> Translation | Command:
-    """Returns our line with the printers of the tool's output, or a command if no line of ours does the same."""
+    """Returns the translated command line with the printers of the tool's output. If no command line of `ottla` does the same, returns a
+    command instead.
+    """
     if tool in LINES:
         made: Translation | Command = Translation(
             [*LINES[tool].split(), *(renamed(arguments, BROKER_LIST) if tool in BROKER_LISTS else arguments)]

@@ -47,7 +47,7 @@ def java_error(error: ApiError, message: str = "") -> str:
 
 
 def plain_message(error: ApiError) -> str:
-    """Returns the broker's message without the prefix that our client adds, such as `topic 'orders': `."""
+    """Returns the broker's message without the prefix that Ottla's client adds, such as `topic 'orders': `."""
     head, colon, rest = error.message.partition("': ")
     return rest if colon and head.startswith(("topic '", "settings of '", "group '")) else error.message
 

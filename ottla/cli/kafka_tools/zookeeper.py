@@ -1,7 +1,6 @@
-"""`--zookeeper HOST:PORT/chroot` of Kafka's older tools: finds the registered brokers in ZooKeeper, and passes them to the tool.
-
-`kafka-configs --alter` writes two kinds of settings to ZooKeeper itself, as it did until 3.9: SCRAM credentials, which brokers may need for
-their own start, and the settings of a broker that does not run (defaults of all brokers: if none runs).
+"""Supports `--zookeeper HOST:PORT/chroot` of Kafka's older tools: finds the registered brokers in ZooKeeper, and passes them to the tool.
+`kafka-configs --alter` writes three kinds of settings directly to ZooKeeper, as it did until 3.9. These are SCRAM credentials, which
+brokers may need for their own start; the settings of a broker that does not run; and the defaults of all brokers, if no broker runs.
 
 The tool logs in to ZooKeeper as Kafka's tools do. `--zk-tls-config-file` names a file with `zookeeper.ssl.*` (and `ottla.zookeeper.*`), and
 `KAFKA_OPTS` may name a JAAS file with a section `Client`.
@@ -30,14 +29,16 @@ CONFIG_FILES = ("--command-config", "--consumer.config", "--producer.config", "-
 
 
 class Place(NamedTuple):
-    """An ensemble of ZooKeeper, and the TLS settings and login for it."""
+    """The address of a ZooKeeper ensemble, and the TLS settings and login for it."""
 
     connect: str
     access: ZooKeeperAccess
 
 
 def resolve(tool: str, arguments: Sequence[str]) -> list[str] | Command:
-    """Replaces `--zookeeper` by the registered brokers. Returns the line, or a command that writes to ZooKeeper itself."""
+    """Replaces `--zookeeper` by the registered brokers, and returns the changed command line. If the line changes settings that no broker
+    can change now, returns a command that changes them in ZooKeeper.
+    """
     connect, rest = take_option(OPTION, arguments)
     if connect is None:
         return rest
@@ -53,7 +54,9 @@ def resolve(tool: str, arguments: Sequence[str]) -> list[str] | Command:
 
 
 def access_of(file: str | None, jvm_options: str) -> ZooKeeperAccess:
-    """Returns TLS settings and login from a file of settings and a JAAS file. The settings win. Raises `Refused` and `UsageError`."""
+    """Returns TLS settings and login from a file of settings and a JAAS file. The file of settings has precedence. Raises `Refused` and
+    `UsageError`.
+    """
     from ottla.cli.input_files import read_text
     from ottla.cli.options import read_properties
 
@@ -71,7 +74,7 @@ def access_of(file: str | None, jvm_options: str) -> ZooKeeperAccess:
 
 
 def take_option(name: str, arguments: Sequence[str], what: str = "HOST:PORT") -> tuple[str | None, list[str]]:
-    """Returns the option's value, or None without the option, and the other arguments. Raises UsageError for an empty value."""
+    """Returns the value of an option (None if it is not given), and the other arguments. Raises UsageError for an empty value."""
     found, rest = None, list[str]()
     words = iter(arguments)
     for word in words:
@@ -87,7 +90,7 @@ def take_option(name: str, arguments: Sequence[str], what: str = "HOST:PORT") ->
 
 
 def _protocol(arguments: Sequence[str]) -> str:
-    """Returns the security protocol of the tool's properties file, PLAINTEXT without one."""
+    """Returns the security protocol in the tool's properties file; PLAINTEXT if the file does not set it."""
     from ottla.cli.options import read_properties
 
     for option in CONFIG_FILES:
@@ -152,7 +155,7 @@ def _values(option: str, arguments: Sequence[str]) -> list[str]:
 
 
 def _command(help: str, run: Callable[[Args], None]) -> Command:
-    """Returns a command with the options of `config alter` that needs no broker."""
+    """Returns a command that has the options of `config alter`, but writes to ZooKeeper and needs no broker."""
     from ottla.cli.command_groups import load_commands
 
     more = (hidden(OPTION), hidden(TLS_FILE), hidden("--alter", action="store_true"), hidden("--force", action="store_true"))
@@ -197,8 +200,10 @@ def _alter_broker(place: Place, args: Args) -> None:
 
 
 def write_to(place: Place, is_forced: bool, do: Callable[[ZooKeeperTools], None]) -> None:
-    """Writes to a chroot with a cluster, or to one for a new cluster. Raises `Refused` for the latter if another chroot has a cluster: the
-    chroot is probably a mistake, and no broker would read it. With `--force` it is written all the same."""
+    """Calls `do` to write to the chroot that the command line names, which has a cluster or will have a new one. Raises `Refused` if this
+    chroot has no cluster but another chroot has one: the name is then probably wrong, and no broker would read the written settings. With
+    `--force` (`is_forced`) it writes anyway.
+    """
     with _opened(place) as zookeeper:
         try:
             if not is_forced and (others := zookeeper.other_chroots()):

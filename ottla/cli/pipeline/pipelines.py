@@ -1,11 +1,12 @@
-"""`ottla pipeline`: runs the exactly-once pipelines that a Python file defines, shows their progress, and proves it from the log.
+"""Implements `ottla pipeline`: runs the exactly-once pipelines that a Python file defines, shows their progress, and proves from the log
+that they ran exactly once.
 
 Ctrl-C and SIGTERM stop each query after its running batch. A batch that is not committed runs again at the next start. Exit codes of `run`:
-0 after the pipelines' end and after SIGTERM, 130 after Ctrl-C, 1 if a query failed, or if Java or a package is missing. The group's log has
-the commits, so the name of a group is enough for `status`. For a file with pipelines, the state file next to the checkpoint adds the
-figures of Spark and the number of starts. `verify` exits with 1 if rows are missing or doubled, or if there is nothing to prove. It also
-does so if the sink has records of another producer, unless `--shared-sink` allows them. The commits of a pipeline that writes a table are
-in the table's log; `verify` then needs the file. `compact` joins the small files of such a table.
+0 after the pipelines' end and after SIGTERM, 130 after Ctrl-C, 1 if a query failed, or if Java or a package is missing. `status` reads the
+commits in `__consumer_offsets`, so the name of a group is sufficient. For a file with pipelines, it adds Spark's figures and the number of
+starts from the state file next to the checkpoint. `verify` exits with 1 if rows are missing or duplicated, or if there is no commit to
+judge. It also does so if the sink has records of another producer, unless `--shared-sink` allows them. The commits of a pipeline that
+writes a table are in the table's log; `verify` then needs the file. `compact` joins the small files of such a table.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ def is_file(word: str) -> bool:
 
 def load_pipelines(args: Args, path: str) -> list[Pipeline]:
     """Returns the pipelines of a file in the order of definition. `--group` selects the pipelines of the named groups. Connection options
-    and the environment's brokers replace the file's. Raises UsageError without such a file or pipeline, `Refused` if the file fails."""
+    and the brokers in the environment replace the values in the file. Raises UsageError if the file or a pipeline is not found, `Refused`
+    if the file raises an error.
+    """
     from ottla.spark.pipeline import Pipeline
 
     module = _import_file(Path(path))
-    # By identity, because a file may give one pipeline two names, and two pipelines equal values.
+    # Compared by identity, because a file may assign one pipeline to two names, and two pipelines may have equal values.
     found = {id(value): value for value in vars(module).values() if isinstance(value, Pipeline)}
     pipelines = [_connected(args, one) for one in found.values()]
     if not pipelines:
@@ -57,7 +60,9 @@ def load_pipelines(args: Args, path: str) -> list[Pipeline]:
 
 
 def _import_file(path: Path) -> Any:
-    """Runs the file as a module with a name of its own. Its folder is appended to the path: a `copy.py` in it must not replace Python's."""
+    """Runs the file as a module with a unique name. Its folder is appended to the end of the path, so that a `copy.py` in it does not
+    replace Python's module.
+    """
     from ottla.spark.runner import FILE_MODULE_PREFIX
 
     if not path.is_file():
@@ -275,7 +280,7 @@ class SourceRow(Row):
 class SinkRow(Row):
     """A sink partition of a pipeline, with its committed rows. `other_rows` are from other producers.
 
-    A table is one row: its location, the first version of its log and the next one, and rows.
+    A table has one row: its location, the first and the next version of its log, and the number of rows.
     """
 
     topic: str = column("SINK")

@@ -1,4 +1,6 @@
-"""Makes producers and consumers from options and client properties. An option wins over a property, a property over a default."""
+"""Makes producers and consumers from options and client properties. An option has precedence over a property, and a property over a
+default.
+"""
 
 from __future__ import annotations
 

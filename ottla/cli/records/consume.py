@@ -1,7 +1,8 @@
 """`ottla consume`: prints records on stdout, with the options of Kafka's console consumer and of kcat.
 
-Without a start it reads new records only, as Kafka's tool does; with `-e`, which stops at the end, it starts at the beginning. A group with
-committed offsets starts there. With `-c N` it commits no record behind the last printed one. `share_consume.py` reads share groups.
+If no start is given, it reads new records only, as Kafka's tool does; with `-e`, which stops at the end, it starts at the beginning. A
+group starts at its committed offsets, if it has any. With `-c N` it commits no record behind the last printed one. `share_consume.py` reads
+share groups.
 """
 
 from __future__ import annotations
@@ -279,7 +280,9 @@ class _Reading:
                 return
 
     def _poll(self, consumer: Consumer) -> list[Fetched]:
-        """Polls. With `-F` it waits for brokers that are not there, and says so once, until they have sent records."""
+        """Polls once. With `-F` (follow) it waits for brokers that cannot be reached. It prints that once, and again only after records
+        have arrived.
+        """
         try:
             found = consumer.poll(POLL_S)
         except (TransportError, KafkaError) as error:

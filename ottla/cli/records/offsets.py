@@ -1,4 +1,6 @@
-"""`ottla offsets`: the offset of each partition at a time; plain output is `topic:partition:offset`, as Kafka's GetOffsetShell prints."""
+"""Implements `ottla offsets`: shows the offset of each partition at a given time. Plain output is `topic:partition:offset`, as Kafka's
+GetOffsetShell prints it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ NO_EFFECT = ("--max-wait-ms", "--offsets")
 
 
 class OffsetAtRow(Row):
-    """The offset of a partition at the given time: None if there is none, or with `error` if the broker refused."""
+    """The offset of a partition at the given time; None if there is no such record. If the broker refused the request, `error` has its
+    error.
+    """
 
     topic: str
     partition: int
@@ -49,7 +53,7 @@ def parse_time(text: str) -> int:
 
 
 class Selection:
-    """One `TOPIC[:PARTITIONS]`: a regular expression, and a range of partitions without its end: `0-3` is 0, 1, 2."""
+    """One `TOPIC[:PARTITIONS]`: a regular expression, and a range of partitions that excludes its end: `0-3` is 0, 1, 2."""
 
     def __init__(self, text: str) -> None:
         topic, colon, numbers = text.rpartition(":") if ":" in text else (text, "", "")

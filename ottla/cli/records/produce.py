@@ -1,8 +1,8 @@
 """`ottla produce`: writes lines of standard input or of a file as records, with the options of Kafka's console producer and of kcat.
 
 Lines are read in large pieces. When no more input is ready for `--timeout` milliseconds, the lines read so far are sent. Lines typed at a
-terminal are therefore sent immediately. The exit code is 1 if a record failed. A refused record, such as a too large one, does not end the
-program outside a transaction. Any other failure ends it.
+terminal are therefore sent immediately. The exit code is 1 if a record failed. Without a transaction the program continues after a refused
+record, such as a record that is too large. Any other failure ends it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ OF_ONE_RECORD = frozenset(
 
 
 class Summary:
-    """Collects the offsets of delivered records. With `goes_on`, it prints and counts refused single records instead of raising."""
+    """Collects the offsets of delivered records. With `goes_on`, it prints and counts single records that were refused, instead of raising
+    their errors.
+    """
 
     def __init__(self, topic: str, *, goes_on: bool = False) -> None:
         self.refused = 0
@@ -246,7 +248,7 @@ def _check_form(args: Args) -> None:
 
 
 def _null(args: Args) -> str:
-    """Returns the cell that means null, besides an empty one."""
+    """Returns the text of a cell that means null; an empty cell always means null."""
     if args.null and args.input != "csv":
         raise UsageError("--null goes with --input csv")
     return str(args.null)
@@ -389,7 +391,7 @@ def _produce_records(
 
 
 def _flush(producer: Producer) -> None:
-    """Flushes. After `SILENT_S` without an end, prints the reason of the delay."""
+    """Flushes the producer. If this takes longer than `SILENT_S` seconds, prints the reason of the delay."""
     if producer.flush(SILENT_S):
         for error in producer.obstacles().values():
             reason = f"{error.message} ({error.name})" if isinstance(error, KafkaError) else str(error)

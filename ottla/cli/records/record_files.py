@@ -1,12 +1,12 @@
 """`produce --input csv|json|records`: a table with a header row, JSON arrays or values, or the output of `consume -J`.
 
-`csv`: a row becomes a JSON object with the columns' names. A cell that is a JSON number, `true` or `false` becomes this value with its
-digits. An empty cell, or one with the text of `--null`, becomes null. Commas or `--separator` separate cells. Without `--key-field`, output
-of `consume --output csv` is recognised by its header row; its rows become the original records, with null for an empty key or value.
+`csv`: a row becomes a JSON object with the columns' names. A cell that is a JSON number, `true` or `false` becomes this JSON value, with
+all digits. An empty cell, or a cell with the text of `--null`, becomes null. Commas or `--separator` separate cells. Without `--key-field`,
+output of `consume --output csv` is recognised by its header row; its rows become the original records, with null for an empty key or value.
 `json`: each value becomes a record: a string as its text, null as a tombstone, others as JSON without blanks and with all digits. JSON is
-parsed line by line, so that a value from an endless pipe is sent as soon as it is complete.
-`records`: each object has key, value, headers and timestamp of a record, as `consume -J` prints them.
-`--key-field` names the column or member that is also the key. A byte order mark at the start, as spreadsheets write it, is skipped.
+parsed line by line, so that a value from an endless pipe is sent as soon as it is complete. `records`: each object has key, value, headers
+and timestamp of a record, as `consume -J` prints them. `--key-field` names the column or member that is also the key. A byte order mark at
+the start, as spreadsheets write it, is skipped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """`ottla consume --share-group GROUP`: prints records acquired from a share group, then accepts, rejects or releases them.
 
 Exactly the printed records are acknowledged. Output is written before the acknowledgement is sent, so a crash in between prints a record
-twice, but loses none. With `-c N` at most N records are acquired, one leader after the other. A broker without a record limit (ShareFetch
-1), or the property `share.acquire.mode=batch_optimized`, acquires more; the end of the command releases them. Refused acknowledgements are
+twice, but loses none. With `-c N` at most N records are acquired; the leaders of the partitions are asked one after the other, so that they
+do not acquire N records each. A broker that does not support the limit (ShareFetch 1), or the property
+`share.acquire.mode=batch_optimized`, acquires more; these records are released at the end of the command. Refused acknowledgements are
 reported at the end, with exit code 1, because the group delivers those records again.
 """
 

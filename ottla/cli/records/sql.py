@@ -1,4 +1,5 @@
-"""`ottla sql "select key, count(*) from orders group by 1"`: topics as tables of DuckDB. Needs the extra `ottla[frame]`.
+"""`ottla sql "select key, count(*) from orders group by 1"`: runs a query in DuckDB whose tables are topics. Needs the extra
+`ottla[frame]`.
 
 In the forms jsonl, csv and plain, rows are printed as they are computed. In the other forms the whole result is printed at once, at most
 `TABLE_ROWS_MAX` rows.
@@ -92,7 +93,7 @@ def _print(output: Output, names: Sequence[str], rows: Iterator[list[tuple[Any, 
 
 
 def _row_class(names: Sequence[str]) -> type[Row]:
-    """Returns a class of rows with these columns. A repeated name gets a number, as in DuckDB's own tables: `a`, `a_1`."""
+    """Returns a class of rows with these columns. A column name that occurs twice gets a number, as in DuckDB's own tables: `a`, `a_1`."""
     keys: list[str] = []
     for name in names:
         number, key = 0, name

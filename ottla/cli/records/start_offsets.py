@@ -1,5 +1,5 @@
-"""Start and end of `consume`: `-o beginning|end|stored|N|-N|s@TIME|e@TIME|@-1h`, ranges (`:end`, `A:B`, `A-B`, `@TIME:TIME`),
-`--from-beginning`, or a group's committed offsets. A range with an end stops at the partition's current end at the latest.
+"""Parses the start and the end of `consume`: `-o beginning|end|stored|N|-N|s@TIME|e@TIME|@-1h`, ranges (`:end`, `A:B`, `A-B`,
+`@TIME:TIME`), `--from-beginning`, or a group's committed offsets. A range with an end stops at the partition's current end at the latest.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def parse_range(text: str) -> Start | None:
 
 
 def _time_range(text: str) -> Start | None:
-    """Parses `@FROM:TO`. Returns None for a single time. Times may contain colons: the first colon between valid times separates them."""
+    """Parses `@FROM:TO`. Returns None for a single time. Times may contain colons, so the first colon with a valid time on both sides is
+    the separator.
+    """
     if _moment(text[1:]) is not None:
         return None
     if (since := _moment(text[1:].removesuffix(":"))) is not None:  # `@TIME:`, as rpk has it

@@ -1,7 +1,6 @@
-"""The output of a translated line of a Kafka tool: rows and steps are printed as Kafka prints them.
-
-The modules in `kafka_tools/` have printers by the class of rows or of a step. A printer is used in any form of output. Rows without a
-printer become a table with tabs, as some of Kafka's tools print it, or our own form for another `-o`, such as json.
+"""Prints the results of a command line that was translated from a Kafka tool, as this tool prints them. The modules in `kafka_tools/` have
+a printer for each class of rows or steps. A printer is used whatever `-o` says. Rows without a printer become a table with tabs, as some of
+Kafka's tools print it, or our own form for another `-o`, such as json.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def print_nothing(_: object) -> None:
 
 
 class KafkaOutput(Output):
-    """Prints as Kafka's tools do: the prompt on stdout, no summary at the end, and exit code 0 also when a check has found something."""
+    """Prints as Kafka's tools do: the prompt on stdout, no summary at the end, and exit code 0 even if a check has found a problem."""
 
     has_summary = False
 

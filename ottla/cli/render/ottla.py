@@ -1,4 +1,4 @@
-"""Rows, the results of commands, and how they are printed: a table for people; json, jsonl, yaml, csv or plain for programs.
+"""Declares and prints rows, the results of commands: as a table for people; as json, jsonl, yaml, csv or plain for programs.
 
 A row class declares each field once, with its column in tables and its key in JSON:
 
@@ -9,8 +9,8 @@ A row class declares each field once, with its column in tables and its key in J
         epoch: int | None = column(wide=True)      # in tables only with --verbose or its like
 
 A row is made with positional or named values; a field with `default` may be left out. json and yaml print one object, `{name: rows}`; jsonl
-one object a row; csv and plain one line a row. Notes and errors are printed on stderr. In the structured forms (json, jsonl and yaml) an
-error is an object, `{"error": {"name": ..., "message": ...}}`, in other forms one line.
+prints one object for each row; csv and plain print one line for each row. Notes and errors are printed on stderr. In the structured forms
+(json, jsonl and yaml) an error is an object, `{"error": {"name": ..., "message": ...}}`, in other forms one line.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ class Output:
         has_heading: bool = True,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prints rows of one class. json and yaml have them as member `name` of an object, with `extra` as further members. csv has no
-        line of titles without `has_heading`.
+        """Prints rows of one class. json and yaml have them as member `name` of an object, with `extra` as further members. With
+        `has_heading` csv begins with a line of titles.
         """
         columns = titled(kind, is_wide=is_wide)
         if self.is_structured:
@@ -197,7 +197,7 @@ class Output:
         """Reports a step of the work. Does nothing here, because the result contains it; Kafka's tools print some steps."""
 
     def refused(self, error: ApiError) -> None:
-        """Handles the broker's refusal of a part of the answer: raises the error, which ends the command."""
+        """Called if the broker refuses a part of the request: raises the error, which ends the command."""
         raise error
 
     def explain_input(self, text: str) -> None:
@@ -208,7 +208,7 @@ class Output:
         sys.stderr.flush()
 
     def verdict(self, is_fine: bool) -> int:
-        """Returns the exit code of a check: 1 if it has found something, else 0."""
+        """Returns the exit code of a check: 1 if it has found a problem, else 0."""
         return 0 if is_fine else 1
 
     def done(self, message: str, value: Mapping[str, Any]) -> None:

@@ -1,1 +1,3 @@
-"""Prints and writes records by a schema: Avro, Protobuf, JSON Schema, and schema registries. `optional.py` loads it."""
+"""Decodes and encodes the records of `consume` and `produce` by a schema: Avro, Protobuf or JSON Schema, from files or schema registries.
+`optional.py` loads it.
+"""

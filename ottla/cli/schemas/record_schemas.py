@@ -1,4 +1,5 @@
-"""`--schema FILE` and `--registry URL` of `produce` and `consume`: JSON to values and keys in Avro, Protobuf or checked JSON, and back.
+"""Implements `--schema FILE` and `--registry URL` of `produce` and `consume`: converts JSON to values and keys in Avro, Protobuf or checked
+JSON, and back.
 
 A schema file is Avro (`.avsc`), Protobuf (`.proto`, or compiled as `.desc`, `.binpb` or `.pb`), or JSON Schema, which only checks the JSON.
 With a registry, each value begins with a header that has the id of its schema (`registry.py`). `produce` uses the newest schema of the
@@ -50,7 +51,9 @@ class RecordEncoder(NamedTuple):
     key: Encoder | None
 
     def encode(self, key: bytes | None, value: bytes | None, where: str) -> tuple[bytes | None, bytes | None]:
-        """Returns the encoded key and value. Null stays null. Raises `Refused`, with `where` (such as `line 3`), if one does not fit."""
+        """Returns the encoded key and value. Null stays null. Raises `Refused`, with `where` (such as `line 3`) in the message, if the key
+        or value does not fit.
+        """
         try:
             return (
                 key if self.key is None or key is None else self.key(key),

@@ -1,1 +1,3 @@
-"""`ottla top`: a live view of a cluster. `analysis/sample.py` asks the brokers, `view.py` draws, `top.py` repeats and reads keys."""
+"""Implements `ottla top`, a live view of a cluster. `analysis/sample.py` asks the brokers, `view.py` draws, and `top.py` repeats this and
+reads keys.
+"""

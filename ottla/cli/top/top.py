@@ -1,7 +1,7 @@
 """`ottla top`: topics, groups and their lag, open transactions and requests, renewed every few seconds on a terminal.
 
-Pictures need rich (the extra `ottla[top]`), which only this package imports. `--once` takes two looks and prints one picture; `-o json`
-prints the same data, without rich. Otherwise a terminal is required.
+The view needs rich (the extra `ottla[top]`), which only this package imports. `--once` takes two samples and prints the view once; `-o
+json` prints the same data, without rich. Otherwise a terminal is required.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _run(args: Args, cluster: Cluster, output: Output) -> int:
     if is_live:
         return _live(cluster, sampler, args)
     sampler.look()
-    time.sleep(args.interval)  # a rate needs two looks
+    time.sleep(args.interval)  # a rate needs two samples
     sample = sampler.look()
     if output.is_structured:
         output.show_object(as_object(sample))
@@ -60,7 +60,7 @@ def _run(args: Args, cluster: Cluster, output: Output) -> int:
 
 
 def as_object(sample: Look) -> dict[str, Any]:
-    """Returns a look as a JSON object, without the time `at_s`."""
+    """Returns a sample (`Look`) as a JSON object, without the time `at_s`."""
     found = sample._asdict()
     del found["at_s"]
     for name in VIEWS[1:]:

@@ -1,4 +1,4 @@
-"""Draws a look at a cluster with rich: a head line, and tables that share the lines of the terminal."""
+"""Draws a sample of a cluster (`Look`) with rich: a head line, and tables that share the lines of the terminal."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ KEYS = {"a": "all", "t": "topics", "g": "groups", "x": "transactions", "r": "req
 
 
 def draw(sample: Look, view: str, height: int) -> RenderableType:
-    """Returns the picture of a look for a terminal with `height` lines. `view` is `all`, or the only table to draw. `all` has clients only
-    if some push metrics."""
+    """Returns the view of a sample for a terminal with `height` lines. `view` is `all`, or the only table to draw. `all` includes clients
+    only if some clients push metrics.
+    """
     names = (view,) if view != "all" else VIEWS[1:] if sample.clients else VIEWS[1:-1]
     wanted = [len(rows) for rows in (sample.topics, sample.groups, sample.transactions, sample.requests or (), sample.clients)]
     lines = shared_lines([wanted[VIEWS.index(name) - 1] for name in names], height - HEAD_LINES - TABLE_LINES * len(names))
@@ -30,7 +31,9 @@ def draw(sample: Look, view: str, height: int) -> RenderableType:
 
 
 def shared_lines(wanted: Sequence[int], lines: int) -> list[int]:
-    """Distributes `lines` among tables with these numbers of rows. Each has at least one line; unused lines are given to other tables."""
+    """Distributes `lines` among tables with these numbers of rows. Each table gets at least one line; lines that a table does not need are
+    given to other tables.
+    """
     shares = [1] * len(wanted)
     for left, place in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
         shares[place] = max(1, min(wanted[place], lines // (len(wanted) - left)))

@@ -104,7 +104,9 @@ def _describe(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def describe(cluster: Cluster, topics: Sequence[Any], args: Args) -> list[DescribedTopic]:
-    """Returns the topics with partitions and settings. With filters, only partitions that pass one, and topics with such a partition."""
+    """Returns the topics with partitions and settings. With filters, it returns only partitions that match a filter, and topics with such a
+    partition.
+    """
     described = [_described(topic) for topic in _with_eligible_leaders(cluster, topics)]
     _add_configs(cluster, described)
     _apply_filters(described, args)

@@ -14,7 +14,9 @@ from ottla.client.blocking.cluster import Cluster, nearest_hint
 
 
 def named_partitions(cluster: Cluster, topic: str, numbers: Sequence[int] | None) -> list[TopicPartition]:
-    """Returns the partitions of a topic with these numbers, or all without numbers. Raises `ApiError` if one does not exist."""
+    """Returns the partitions of a topic with these numbers, or all partitions if no numbers are given. Raises `ApiError` if a partition
+    does not exist.
+    """
     there = cluster.partitions(topic)
     if missing := [number for number in numbers or () if number not in there]:
         message = f"topic {topic!r} has {counted(len(there), 'partition')}, so no partition {missing[0]}"
@@ -108,7 +110,9 @@ ONE_TOPIC = (
 
 
 def one_topic(args: Args, *, is_needed: bool = True) -> str:
-    """Returns the topic that is named by position or option. Raises UsageError for two different names, and without one if `is_needed`."""
+    """Returns the topic that is named by position or option. Raises UsageError for two different names, and with `is_needed` if no topic is
+    named.
+    """
     if args.name and args.topic and args.name != args.topic:
         raise UsageError(f"two topics are named, {args.name!r} and {args.topic!r}")
     name: str = args.name or args.topic or ""

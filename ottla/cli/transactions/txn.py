@@ -4,10 +4,10 @@ Readers stop at the last stable offset, the first offset of the oldest open tran
 and how to end it; only Ottla's broker returns the client that last used the transactional id. `why` and `find-hanging` exit with 1 when
 they have found a transaction.
 
-Transactions of two-phase commit (KIP-939) have no timeout; an external coordinator ends them. Only this coordinator knows whether one is
-prepared, so `prepared` lists all open transactions without a timeout. `finish` ends one as its owner would after a restart, and fences the
-previous producer. `--prepared-state` is the state that the external coordinator stored: the open transaction is committed if it is the
-stored one, else aborted.
+Transactions of two-phase commit (KIP-939) have no timeout; an external coordinator ends them. Only this coordinator knows whether such a
+transaction is prepared, so `prepared` lists all open transactions without a timeout. `finish` ends such a transaction as its owner would
+after a restart, and fences the previous producer. `--prepared-state` is the state that the external coordinator stored. If the open
+transaction is the stored one, it is committed; otherwise it is aborted.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def _abort(args: Args, cluster: Cluster, output: Output) -> None:
 
 
 def _to_abort(cluster: Cluster, args: Args, partition: TopicPartition) -> tuple[int, int, int]:
-    """Returns producer id, producer epoch and coordinator epoch, from the options or of the open transaction from `--start-offset`."""
+    """Returns producer id, producer epoch and coordinator epoch, from the options or from the open transaction at `--start-offset`."""
     if args.producer_id is not None:
         if args.producer_epoch is None or args.coordinator_epoch is None:
             raise UsageError("--producer-id needs --producer-epoch and --coordinator-epoch")

@@ -1,6 +1,7 @@
 """Lists and runs the checks, one after another. Only the check of the time-out waits in a separate thread.
 
-An error of the client that a check does not expect counts as a failed check, except the stock client's errors in `UNAVAILABLE`.
+If the client reports an error that a check does not expect, the check has failed. Errors of the stock client in `UNAVAILABLE` are the
+exception.
 """
 
 from __future__ import annotations

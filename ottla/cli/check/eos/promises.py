@@ -1,4 +1,6 @@
-"""The checks: what read_committed readers get, what ends a producer's transaction, and when offsets sent in a transaction count."""
+"""The checks of `ottla check eos`: which records read_committed readers get, what ends a producer's transaction, and when offsets that were
+sent in a transaction become visible.
+"""
 
 from __future__ import annotations
 
@@ -156,7 +158,7 @@ def retry_writes_once(world: World) -> str:
     return f"{counted(len(wanted), 'record')}, once each and in order, though {cut.cuts} answers were lost with their connections"
 
 
-PRODUCE_WITHOUT_ADD = 12  # the first version of Produce that adds a partition to a transaction by itself (KIP-890)
+PRODUCE_WITHOUT_ADD = 12  # from this version on Produce itself adds a partition to the transaction (KIP-890)
 END_WITH_NEW_EPOCH = 5  # the first version of EndTxn whose answer has the epoch of the next transaction
 
 

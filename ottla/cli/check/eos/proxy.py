@@ -1,10 +1,11 @@
-"""A TCP proxy in front of every broker of a cluster: it reads frames, and a rule may change them or cut the connection.
+"""A TCP proxy in front of every broker of a cluster: it reads requests and answers (frames), and a rule may change a frame or close the
+connection.
 
 The proxy replaces the addresses in Metadata, FindCoordinator and DescribeCluster answers, so a client that starts from `Proxy.address`
 reaches all brokers through it. It does not replace the address of a new leader in Produce and Fetch answers (KIP-951). It starts a listener
-for an address when it first sees the address. Each connection has two threads, one a direction. It cannot decrypt TLS.
+for an address when it first sees the address. Each connection has two threads, one for each direction. It cannot decrypt TLS.
 
-Invariants: frames of one direction keep their order; a cut closes both sides at once, after the frames that the rule let through are sent.
+Invariants: frames of one direction keep their order; when a connection is cut, both sides are closed after all earlier frames were sent.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Rule:
 
 
 class CutAnswers(Rule):
-    """Drops every nth answer to one API and cuts the connection. The broker has then executed a request that the client must repeat."""
+    """Drops every nth answer to one API and cuts the connection. The client must then repeat a request that the broker has already
+    executed.
+    """
 
     def __init__(self, key: int, every: int) -> None:
         self.key = key

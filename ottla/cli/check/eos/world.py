@@ -1,4 +1,5 @@
-"""Topics and clients for the checks (librdkafka by confluent-kafka), and `expect`, which checks what readers get.
+"""Makes topics and clients for the checks (librdkafka through confluent-kafka), and has `expect`, which checks the records that readers
+get.
 
 `expect` reads under read_committed until the last expected record has arrived; all records must then be as expected. Checks that use
 `expect` therefore often write a plain record last. A check returns a remark, or raises `Violation`, `NotSupported` or `Inconclusive`.
