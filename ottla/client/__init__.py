@@ -6,7 +6,7 @@ but no producer, consumer, share consumer, transaction or `read`.
     with ottla.client.connect("localhost:9092") as client:
         print(client.topics())
 
-The names below are imported on first use, so that importing the package is cheap. Errors: `ClientError` is the base of all.
+The names below are imported on first use, so that importing the package is cheap. All its errors are subclasses of `ClientError`.
 """
 
 from __future__ import annotations

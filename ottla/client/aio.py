@@ -1,8 +1,7 @@
-"""The asyncio client: performs the network I/O for the conversations of `client.core` (`core/conversation.py`).
-
-`AsyncCluster.run` runs any such conversation. Tasks may share a cluster: their requests to one broker share one connection, and each task
-gets its own answer. Only fetches use connections of their own. A request that is not answered in time closes its connection: a broker
-answers in order, so no later request would get an answer.
+"""The asyncio client: performs the network I/O for the conversations of `client.core`, which are generators of requests without I/O
+(`core/conversation.py`). `AsyncCluster.run` runs any conversation. Tasks may share a cluster: their requests to one broker share one
+connection, and each task gets its own answer. Only fetches use separate connections. A request that is not answered in time closes its
+connection: a broker answers in order, so no later request would get an answer.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         with_extensions: bool = False,
     ) -> AsyncConnection:
         """Connects, negotiates versions and authenticates. Raises a ClientError such as `ConnectError` or `AuthenticationError` if that
-        fails. An exception of the program's own function for bearer tokens passes unchanged, as in the blocking client. `timeout_s` does
+        fails. An exception of the program's own function for bearer tokens is raised unchanged, as in the blocking client. `timeout_s` does
         not include the time to fetch a bearer token.
         """
         protocol = ConnectionProtocol(
@@ -202,7 +201,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             pass
 
     def _take_frame(self) -> bool:
-        """Takes the next frame. Returns whether there was one."""
+        """Processes the next frame. Returns whether there was a complete one."""
         try:
             frame = self.protocol.frames.next_frame()
             if frame is None:

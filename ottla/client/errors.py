@@ -39,7 +39,9 @@ class MalformedResponseError(TransportError):
 
 
 class OutcomeUnknownError(ClientError):
-    """A request was sent, and no answer showed whether it took effect: an answer was lost. The caller checks, or repeats it."""
+    """A request was sent, and no answer showed whether it took effect: an answer was lost. The caller has to check the outcome, or repeats
+    the request.
+    """
 
 
 class UsageError(ClientError, ValueError):
@@ -71,8 +73,8 @@ class AuthorizationError(KafkaError):
 
 
 class FencedError(KafkaError):
-    """Another producer or member has taken over the id, or the transaction timed out. The fenced one must stop: if both initialized again
-    in a loop, they would fence each other.
+    """Another producer or member has taken over the id, or the transaction timed out. The fenced producer or member must stop: if both
+    initialized the id again and again, they would fence each other.
     """
 
 

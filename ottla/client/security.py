@@ -1,4 +1,4 @@
-"""TLS and SASL of a client, from the properties that Kafka's and librdkafka's clients take.
+"""Configures TLS and SASL of a client from the properties of Kafka's and librdkafka's clients.
 
 `security.protocol` is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. `tls.py` reads the properties of TLS. The SASL mechanisms are PLAIN and
 SCRAM-SHA-256 / -512, with name and password from `sasl.jaas.config` or from `sasl.username` and `sasl.password`, and OAUTHBEARER with the

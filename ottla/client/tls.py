@@ -154,7 +154,7 @@ def _pem(properties: Properties, texts: tuple[str, ...], files: tuple[str, ...])
         if properties.get(name, "").strip():
             if BEGIN not in properties[name].encode():
                 raise ValueError(f"{name} is no PEM text")
-            text = properties[name].encode("ascii", "replace").decode()  # only comments can have other characters
+            text = properties[name].encode("ascii", "replace").decode()  # only comments can have other characters than ASCII
             return name, text.replace("\\n", "\n")  # librdkafka accepts PEM in one line, with \n
     for name in files:
         if properties.get(name, "").strip() and not (name == "ssl.ca.location" and properties[name] == _SYSTEMS):

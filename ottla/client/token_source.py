@@ -1,4 +1,4 @@
-"""Sources of a client's bearer tokens, from Kafka's properties (KIP-255, KIP-768, KIP-1139) or librdkafka's, and the renewal of tokens.
+"""Gets and renews the bearer tokens of a client, from the source that Kafka's properties (KIP-255, KIP-768, KIP-1139) or librdkafka's name.
 
 The first of these sources is used: a function of the program; `sasl.oauthbearer.token.endpoint.url`, the address of an endpoint or file;
 or, for tests, an unsigned token from the JAAS line's `unsecuredLogin...` options or from `sasl.oauthbearer.config`.

@@ -1,1 +1,3 @@
-"""The shell for code that may block: command line, scripts, Spark's driver and tasks. It needs no event loop."""
+"""The blocking client: performs the network I/O for `client.core`, for the command line, scripts, and Spark's driver and tasks. It needs no
+event loop.
+"""

@@ -22,7 +22,7 @@ def ignore(_: object) -> None:
 
 
 def fail(error: Exception) -> None:
-    """Raises the error of a background call in `take_in`."""
+    """The default for `failed`: `take_in` then raises the error of the background call."""
     raise error
 
 
@@ -47,7 +47,7 @@ class BackgroundCall(Generic[T]):
             self._has_started = True
 
     def _claim(self) -> bool:
-        """Returns whether the call is neither running nor ended nor abandoned, once."""
+        """Returns True only once, and only if the call has not begun and was not abandoned: the thread that gets True runs it."""
         with self._lock:
             was_claimed, self._is_claimed = self._is_claimed, True
         return not was_claimed
@@ -84,7 +84,7 @@ class BackgroundCall(Generic[T]):
         return self._results[0]
 
     def close(self) -> None:
-        """Closes `fileno`, when the result was processed."""
+        """Closes `fileno`. Called after the result was processed."""
         self._waiting.close()
 
     def abandon(self) -> None:

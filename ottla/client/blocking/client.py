@@ -142,7 +142,7 @@ class Client(Operations):
     def transaction(self, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, may_use_v2: bool = True) -> Transaction:
         """Returns a `Transaction`, which runs the transactions of a transactional id step by step. Nothing is sent before `initialize`.
 
-        The coordinator aborts a transaction that is open for longer than `timeout_ms`. Without `may_use_v2` it uses the first transaction
-        protocol, even if the brokers offer the second one (KIP-890).
+        The coordinator aborts a transaction that is open for longer than `timeout_ms`. Without `may_use_v2` it uses version 1 of the
+        transaction protocol, even if the brokers support version 2 (KIP-890).
         """
         return Transaction(self.cluster, TransactionCore(self.cluster.core, transactional_id, timeout_ms=timeout_ms, may_use_v2=may_use_v2))

@@ -1,4 +1,5 @@
-"""The blocking client's cluster: runs the conversations of `client.core` on sockets and waits for each answer.
+"""The blocking client's cluster: runs the conversations of `client.core` (generators of requests, `core/conversation.py`) on sockets, and
+waits for each answer.
 
 The producers, consumers and operations of one client share its cluster; `new_connection` is for requests that would block the others for
 long. Threads may share a cluster: a call waits until the call of another thread has ended. An exception in a call, such as one that a
@@ -116,7 +117,9 @@ class Cluster:
         return end
 
     def _receive(self, ask: Ask, end: float | ClientError) -> Any:
-        """Waits for the answer until `end`. So several silent brokers do not add up their timeouts."""
+        """Waits for the answer until `end`, which is counted from the sending. Therefore the timeouts of several silent brokers do not add
+        up.
+        """
         if isinstance(end, ClientError):
             return end
         try:

@@ -1,9 +1,9 @@
-"""A consumer: reads assigned partitions, or the partitions that a group assigns, from their leaders.
+"""`Consumer`: reads the partitions that the program or a consumer group assigns, from their leaders.
 
 Each leader has at most one Fetch in flight. When its answer arrives, the next Fetch is sent before the records are decoded. Fetched records
-are kept until `poll` returns them. The positions advance only then, so an error before loses no record. `commit` commits the
-positions for the group. With automatic commits `poll` commits the records that earlier calls have returned, every `AUTO_COMMIT_INTERVAL_S`
-and before a rebalance.
+are kept until `poll` returns them. The positions advance only then, so an error before that loses no record. `commit` commits the positions
+for the group. With automatic commits `poll` commits the records that earlier calls have returned, every `AUTO_COMMIT_INTERVAL_S` and before
+a rebalance.
 
 The first position of a partition is the group's committed offset, or follows from `auto_offset_reset`. A partition without a reachable
 leader pauses and does not delay the others.
@@ -11,7 +11,8 @@ leader pauses and does not delay the others.
 `poll` waits only for records. Joins, heartbeats, automatic commits, and look-ups of positions, leaders and connections run in threads as
 background calls (`blocking/background_calls.py`), and `poll` processes their results. While the consumer joins, or checks whether its
 session has expired, `poll` returns no records: another member may own their partitions. There is no background heartbeat: a member of a
-group must call `poll` more often than its session times out."""
+group must call `poll` more often than its session times out.
+"""
 
 from __future__ import annotations
 
@@ -287,7 +288,7 @@ class Consumer:
             self._send_fetches()
 
     def _read_answer(self, asked: Mapping[TopicPartition, int], answer: Any, address: str) -> None:
-        # A partition that was revoked, or sought elsewhere, while the request was under way is skipped.
+        # Skips a partition that was revoked, or whose position was changed by `seek`, while the request was in flight.
         still = {
             partition: start for partition, start in asked.items() if partition in self.positions and self._next_fetch(partition) == start
         }
@@ -363,8 +364,9 @@ class Consumer:
 
     @property
     def _may_be_revoked(self) -> bool:
-        """Whether a background call is joining, or checking whether the session has expired. Meanwhile another member may own the
-        partitions."""
+        """Whether a background call is joining the group, or checking whether the session has expired. During that time another member may
+        own the partitions.
+        """
         return self._call_may_revoke and _MEMBERSHIP in self._routes.background_calls
 
     def _keep_group(self) -> None:

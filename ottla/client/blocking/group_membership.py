@@ -162,7 +162,7 @@ class GroupMembership(Membership):
         self._must_join = True
 
     def leaving(self, coordinator: CoordinatorConnection) -> LeaveGroupRequest | None:
-        """Returns the request to leave; None for a static member, which stays in the group, and for one without a member id."""
+        """Returns the request to leave; None for a static member, which stays in the group, and for a member without a member id."""
         member_id, self.member_id = self.member_id, ""
         if not member_id or self.instance_id is not None:
             return None
@@ -283,7 +283,7 @@ class GroupMembership(Membership):
 
 
 def _read_subscription(member: Any) -> Subscription:
-    """Returns a member's subscription. A malformed one counts as empty, so that the other members still get partitions."""
+    """Returns a member's subscription. A malformed subscription is treated as empty, so that the other members still get partitions."""
     data = member.metadata
     version = min(int.from_bytes(data[:2], "big"), protocol.ConsumerProtocolSubscription.VERSIONS[1])
     try:

@@ -1,6 +1,5 @@
-"""Changes of a client's state that an exception of a signal handler may interrupt, such as Ctrl-C or a test's time limit.
-
-Python runs signal handlers after any call, so such an exception may leave a change half made. The next change then begins with a repair.
+"""Repairs the state of a client's object after an exception of a signal handler, such as Ctrl-C or a test's time limit. Python runs signal
+handlers after any call, so such an exception may interrupt a change of the state in the middle. The next change then begins with a repair.
 An interrupted wait for answers needs no repair: it is outside of the change, or between `begin_wait` and `end_wait`.
 """
 

@@ -1,4 +1,4 @@
-"""The partitions of the topics that a producer writes to. A topic may grow while the producer runs."""
+"""Keeps the number of partitions of the topics that a producer writes to. A topic may get more partitions while the producer runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A producer: gathers records into batches and sends them in order, exactly once with acks=all (unless `is_idempotent` is off).
+"""`Producer`: gathers records into batches and sends them in order, exactly once and with acks=all (unless `is_idempotent` is off).
 
-`produce` gathers records by partition. A full batch is encoded and sent without waiting, up to `in_flight_max` requests a broker. `poll`
-sends batches that have lingered and processes answers; `flush` waits for all batches. `core/send_queue.py` decides when a batch is sent,
-and sent again. A partition without a leader, or with a silent leader, does not delay other partitions (`blocking/routes.py`).
+`produce` gathers records by partition. A full batch is encoded and sent without waiting, with up to `in_flight_max` requests to each broker
+in flight. `poll` sends batches that have lingered and processes answers; `flush` waits for all batches. `core/send_queue.py` decides when a
+batch is sent, and sent again. A partition without a leader, or with a silent leader, does not delay other partitions
+(`blocking/routes.py`).
 
 The outcome of each record is reported once (`blocking/deliveries.py`), also after an exception of a signal handler in the middle of a call
 (`blocking/interruptions.py`), for records that cannot be encoded, and for records that `close`, `abort` or an exception in `with` drops.
@@ -129,8 +130,8 @@ class Producer:
         """Adds a record to its partition's batch, and sends the batch if it is full. Waits while the buffer is full, and for the metadata
         of a new topic, which the broker may create.
 
-        Raises `UsageError` for wrong types, and `KafkaError` without such a partition or an open transaction. It may also raise the error
-        of an earlier batch. In all these cases it does not send this record.
+        Raises `UsageError` for wrong types, and `KafkaError` if the partition does not exist or no transaction is open. It may also raise
+        the error of an earlier batch. In all these cases it does not send this record.
         """
         has_target = topic.__class__ is str and partition.__class__ is int
         if has_target and value.__class__ is bytes and (key is None or key.__class__ is bytes) and timestamp is None and not headers:
@@ -260,7 +261,8 @@ class Producer:
         """Flushes and commits, repeating the commit if its answer is lost.
 
         If a batch of the transaction failed, raises its error; then only `abort` is possible. Raises `OutcomeUnknownError` if no answer
-        decides. Then the next `begin` or `abort` initializes the id again, which ends the transaction if it is still open.
+        shows whether the transaction was committed. Then the next `begin` or `abort` initializes the id again, which ends the transaction
+        if it is still open.
         """
         self.flush()
         for error in self._queue.gaps.values():
@@ -370,7 +372,7 @@ class Producer:
             self._queue.add(batch)
 
     def _repair(self) -> None:
-        """Makes the queue right after a change that was interrupted. Answers may be half read, so all connections are closed."""
+        """Repairs the queue after an interrupted change. Answers may be half read, so it closes all connections."""
         self._routes.close()
         self._queue.restore(TransportError("a call was interrupted, and the connection closed"), time.monotonic())
 
@@ -407,7 +409,7 @@ class Producer:
                 return
 
     def _in_transaction(self, leaders: Mapping[int, Sequence[TopicPartition]]) -> dict[int, list[TopicPartition]]:
-        """Returns the partitions that belong to the open transaction. A background call adds the others."""
+        """Returns those of the partitions that belong to the open transaction. A background call adds the others."""
         others = self._transactional().not_added(partition for some in leaders.values() for partition in some)
         if others:
             self._routes.background_calls.begin(_TRANSACTION, partial(self._add, others), failed=self._not_added)

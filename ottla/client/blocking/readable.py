@@ -17,7 +17,7 @@ def readable(descriptors: Sequence[int], timeout_s: float) -> list[int]:
 
 
 def ready(reading: Collection[int], writing: Collection[int], timeout_s: float) -> list[int]:
-    """As `readable`; a descriptor in `writing` is also returned when its socket accepts data."""
+    """Like `readable`, and also returns a descriptor in `writing` if its socket accepts data."""
     if not hasattr(select, "poll"):
         inputs, outputs, _ = select.select([*reading, *writing], writing, [], timeout_s)
         return list({*inputs, *outputs})

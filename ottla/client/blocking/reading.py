@@ -40,7 +40,7 @@ class RangeReader:
 
     def read(self, start: int, end: int, timeout_s: float) -> Iterator[Fetched]:
         """Yields the batches from `start` on until the position reaches `end`. After `timeout_s` without progress it raises
-        `RequestTimeoutError` or the last error. The caller's own time does not count.
+        `RequestTimeoutError` or the last error. The time that the caller needs for a batch is not included.
         """
         position = start
         deadline = Deadline(timeout_s, time.monotonic)

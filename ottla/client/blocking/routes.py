@@ -1,7 +1,8 @@
 """Finds the leaders of a producer's or consumer's partitions and connects to them, without waiting for a silent broker.
 
 Looking up leaders, opening connections and logging in again each run as a background call in a thread (`blocking/background_calls.py`).
-Only the partitions concerned wait for that call."""
+Only the partitions that need its result wait for that call.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ PAUSE_S = 0.05
 
 
 def is_away(error: KafkaError | TransportError) -> bool:
-    """Whether an error means that a broker is unreachable now, not that it refuses the request."""
+    """Whether an error means that a broker is unreachable now. False if the broker refuses the request."""
     if isinstance(error, KafkaError):
         return error.code is ErrorCode.BROKER_NOT_AVAILABLE
     return not isinstance(error, MalformedResponseError)

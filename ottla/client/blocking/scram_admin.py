@@ -1,4 +1,6 @@
-"""SCRAM credentials of users, for code that may block: the conversations of `core/scram_admin.py`, with salts from the operating system."""
+"""Reads and changes SCRAM credentials of users with the blocking client: runs the conversations of `core/scram_admin.py`, with salts from
+the operating system.
+"""
 
 from __future__ import annotations
 

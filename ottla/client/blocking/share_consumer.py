@@ -7,10 +7,11 @@ deliver them again. `on_acknowledged` gets the outcome of each acknowledgement, 
 
 With `acquire_mode=RECORD_LIMIT` (KIP-1206) one leader at a time is asked, in rotation. Each answer acquires at most `limits.max_records`
 records, so a caller that lowers this limit between polls never acquires more records than it wants. A leader without records delays the
-next one by `limits.max_wait_ms`. Brokers with ShareFetch 1 only do not know the mode and acquire whole batches.
+next one by `limits.max_wait_ms`. Brokers that support only version 1 of ShareFetch do not know the mode and acquire whole batches.
 
 `poll` waits only for records: heartbeats, and look-ups of leaders and connections, run in threads (`blocking/background_calls.py`). There
-is no background heartbeat: a member must call `poll` more often than the group's session times out."""
+is no background heartbeat: a member must call `poll` more often than the group's session times out.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class Transaction:
 
     `with` initializes the id if needed and begins a transaction. Its end commits the transaction, or aborts it after an exception. After a
     `FencedError` the program must stop: another producer uses the id. After `OutcomeUnknownError` the program calls `initialize` and
-    compares the committed offsets; after one of `commit` it may also repeat the commit.
+    compares the committed offsets; if `commit` raised the error, it may also repeat the commit.
     """
 
     def __init__(self, cluster: Cluster, core: TransactionCore) -> None:
@@ -31,8 +31,8 @@ class Transaction:
 
     @property
     def epoch(self) -> int:
-        """The producer epoch. `initialize` changes it, and so do, with the second protocol, `commit` and `abort` of a transaction that is
-        not empty. With the first protocol only `abort` after a failed batch changes it.
+        """The producer epoch. `initialize` changes it. With version 2 of the transaction protocol, `commit` and `abort` of a transaction
+        that is not empty change it too. With version 1, only `abort` after a failed batch changes it.
         """
         return self.core.epoch
 
@@ -43,7 +43,7 @@ class Transaction:
 
     @property
     def uses_v2(self) -> bool:
-        """Whether the second transaction protocol (KIP-890) is in use."""
+        """Whether version 2 of the transaction protocol (KIP-890) is in use."""
         return self.core.uses_v2
 
     def __enter__(self) -> Transaction:

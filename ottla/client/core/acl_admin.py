@@ -1,4 +1,4 @@
-"""Access rules (ACLs), as conversations on a `ClusterCore`."""
+"""Reads, adds and removes access rules (ACLs), as conversations (`conversation.py`) on a `ClusterCore`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Administration of topics, offsets, records, settings and log directories, as conversations on a `ClusterCore`.
+"""Administration of topics, offsets, records, settings and log directories, as conversations (`conversation.py`) on a `ClusterCore`.
 
 Functions for many items return a result or a `KafkaError` for each item, so one refused item does not hide the others. Functions for one
 item raise the error. Groups are in `group_admin.py`, transactions in `transaction_admin.py`.

@@ -118,7 +118,7 @@ def _kind(annotation: Any) -> _Kind:
         return _Kind("a function", callable)
     if origin in (Mapping, dict):
         return _mapping(*map(_kind, parts))
-    if annotation == Iterable[bytes]:  # the values of records: a stream without an end, perhaps
+    if annotation == Iterable[bytes]:  # the values of records may be an endless iterator, which is not copied
         return _Kind("an iterable of bytes", _is_iterable)
     if origin in (Iterable, Sequence, Collection, list):
         return _list(_kind(parts[0]))

@@ -38,7 +38,7 @@ class BearerToken:
 
 def bearer_token(text: str, ends_s: float | None = None, extensions: Mapping[str, str] | None = None) -> BearerToken:
     """Checks a token and its extensions, and returns them. Without `ends_s` the time of expiry is read from the token. Raises ValueError
-    for a text with a character that no bearer token has, and for an invalid extension.
+    for a token with an invalid character, and for an invalid extension.
     """
     if _TOKEN.fullmatch(text) is None:
         raise ValueError("the token is empty, or has characters that no bearer token has")

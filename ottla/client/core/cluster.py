@@ -1,5 +1,5 @@
-"""The client's view of one cluster: brokers, partition leaders, coordinators, and connections. Its methods with requests are conversations
-(`conversation.py`).
+"""The client's view of one cluster: brokers, partition leaders, coordinators, and connections. Its methods that send requests are
+conversations: generators without I/O (`conversation.py`).
 
 It starts with the bootstrap addresses, learns brokers, leaders and coordinators by Metadata and FindCoordinator, and asks again when a
 broker reports that they are out of date. A deadline limits each request with its retries, and also the time to connect and to wait for the
@@ -371,11 +371,10 @@ class ClusterCore:
         self, attempt: Callable[[], Conversation[T]], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None
     ) -> Conversation[T]:
         """Runs `attempt` until it succeeds, fails with an error code outside `codes`, or the time is over. It does not repeat an attempt
-        after `RequestTimeoutError` or `MalformedResponseError`.
-
-        It repeats the attempt after one broken connection, and once more for each shared connection that existed at the start of the call,
-        because these may have broken while they were idle. After a broken connection it forgets all coordinators. No attempt begins after
-        `timeout_s`; a running attempt may use the cluster's timeout, if that is longer.
+        after `RequestTimeoutError` or `MalformedResponseError`. It repeats the attempt after one broken connection. Shared connections that
+        existed at the start of the call may have broken while they were idle, so each of them allows one more repetition. After a broken
+        connection it forgets all coordinators. No attempt begins after `timeout_s`; a running attempt may use the cluster's timeout, if
+        that is longer.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         backoff = Backoff(self.deadline(limit_s))
@@ -432,7 +431,7 @@ def is_temporary(failure: ClientError) -> bool:
 
 
 def decisive(failures: Iterable[ClientError | None]) -> ClientError | None:
-    """Returns the failure that decides about a retry: the first permanent one, else the first one; None without a failure."""
+    """Returns the failure that decides about a retry: the first permanent failure, else the first failure; None if there is no failure."""
     return min((failure for failure in failures if failure is not None), key=is_temporary, default=None)
 
 

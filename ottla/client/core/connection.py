@@ -1,7 +1,7 @@
 """One connection to one broker as a protocol without I/O: it takes received frames, and returns answers and the bytes to send.
 
 A connection opens in steps: ApiVersions (once more in version 0 when the broker is old, KIP-511), then SaslHandshake and SaslAuthenticate
-for each exchange. `start` gives the first bytes. `advance` gets each frame that arrives and returns the next bytes to send, none once the
+for each exchange. `start` gives the first bytes. `advance` gets each frame that arrives and returns the next bytes to send, until the
 connection is ready. From then on `request` makes frames and `response` reads the answers, in the order of the requests.
 
 If the broker limits the lifetime of sessions (KIP-368), `login_again` reauthenticates on the open connection while no answer is awaited.
@@ -133,7 +133,7 @@ class ConnectionProtocol:
         return self._ask_versions(HANDSHAKE_VERSION)
 
     def advance(self, frame: memoryview) -> bytes:
-        """Takes the answer to a step of the opening. Returns the next bytes to send, none once the connection is ready."""
+        """Takes the answer to a step of the opening. Returns the next bytes to send; no bytes if the connection is ready."""
         self.begin_step(frame)
         return self.end_step()
 

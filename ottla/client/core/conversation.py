@@ -3,7 +3,7 @@
 A conversation yields an effect and is resumed with the effect's result or error. The effects are: open a connection (`Open` -> `Link`),
 send one request (`Ask`), several (`AskAll`) or a rolling window of many (`AskRolling`), and wait (`Sleep`). A conversation ends by
 returning its result. `yield from` calls one conversation from another. A shell performs the effects: `client.blocking` waits, `client.aio`
-awaits. So leader look-up, retries and administration are written once.
+awaits. Therefore leader look-up, retries and administration are written only once, for both clients.
 
 No other conversation of the same cluster runs between two yields. A check is therefore valid until the next yield, and has to be repeated
 after it.
@@ -72,7 +72,7 @@ class AskRolling(NamedTuple):
 
 
 class Sleep(NamedTuple):
-    """Waits."""
+    """Waits for `seconds`."""
 
     seconds: float
 

@@ -57,7 +57,7 @@ class FrameReader:
     def __init__(self) -> None:
         self._buffers = Buffers()
         self._small = memoryview(bytearray(SMALL_BYTES))
-        self._begin = 0  # the start of the bytes in `_small` that are not taken yet
+        self._begin = 0  # the start of the bytes in `_small` that belong to later frames
         self._large: memoryview | None = None
         self.have = 0
         """The end of the received bytes in `_large`, or in `_small`; 0 if all of them are taken."""

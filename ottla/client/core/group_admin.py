@@ -1,4 +1,4 @@
-"""Administration of groups and their committed offsets, as conversations on a `ClusterCore`.
+"""Administration of groups and their committed offsets, as conversations (`conversation.py`) on a `ClusterCore`.
 
 Requests about a group are sent to its coordinator. Classic groups and groups of the consumer protocol (KIP-848) need different describe
 requests; `describe_group` returns a `GroupDescription` for both.
@@ -262,7 +262,7 @@ def _committed_offsets(
 
 
 def _read_offsets(found: Any) -> dict[TopicPartition, Committed]:
-    """Returns the committed offsets of a group in a response, without partitions that have none or an error."""
+    """Returns the committed offsets of a group in a response. Omits partitions without an offset or with an error."""
     offsets = {
         partition: Committed(result.committed_offset, result.committed_leader_epoch, result.metadata or "")
         for partition, result in each_partition(found.topics)

@@ -1,5 +1,5 @@
-"""Decides when a client logs in again on a connection whose session the broker limits (KIP-368). The connections that were opened together
-log in at different times.
+"""Decides when a client logs in again on a connection whose session the broker limits (KIP-368). Connections that were opened together log
+in again at different times, so that a broker does not get all logins at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Appends batches of another cluster to mirrored topics (MirrorRecords), as a conversation. Ottla's extension of Kafka's protocol.
+"""Appends batches of another cluster to mirrored topics by Ottla's own request MirrorRecords; used by `ottla mirror`. The functions are
+conversations: generators without I/O (`conversation.py`).
 
 Brokers offer this only to connections that ask for extensions (`offers_mirroring`). A request names the end of the log that it expects, so
 it may be repeated: a batch that was appended is not appended again, and the answer has the real end.
@@ -43,7 +44,9 @@ class MirrorPart(NamedTuple):
 
 
 class Mirrored(NamedTuple):
-    """The partition after a request, and why its batches were refused. The offsets are -1 if the broker does not lead it."""
+    """The state of the partition after a request, and why its batches were refused. The offsets are -1 if the broker does not lead the
+    partition.
+    """
 
     error: KafkaError | None
     log_start_offset: int
@@ -63,11 +66,11 @@ def offers_mirroring(cluster: ClusterCore) -> Conversation[bool]:
 def mirror_records(
     cluster: ClusterCore, parts: Mapping[TopicPartition, Sequence[MirrorPart]]
 ) -> Conversation[dict[TopicPartition, list[Mirrored]]]:
-    """Sends the parts of each partition, at least one, to its leader in order, and waits for the answers after the last request is sent. A
-    part that follows a refused one is refused, because the log does not end where it begins. Returns the answers in the same order.
-
-    A partition without a leader has one answer, the error. The leaders of partitions with an error are looked up again by the next call.
-    Raises an error if no leader is known or an answer is missing."""
+    """Sends the parts of each partition to its leader, in order, and waits for the answers after the last request is sent. Each partition
+    must have at least one part. If a part is refused, the later parts of its partition are refused too, because the log does not end where
+    they begin. Returns the answers in the same order. For a partition without a leader there is only one answer, the error. The leaders of
+    partitions with an error are looked up again by the next call. Raises an error if no leader is known or an answer is missing.
+    """
     leaders, reasons = yield from cluster.leaders(list(parts))
     found = {partition: [Mirrored(reason, -1, -1, -1, -1, -1)] for partition, reason in reasons.items()}
     links: list[Link] = []

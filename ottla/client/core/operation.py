@@ -1,4 +1,4 @@
-"""Operations: conversations that can also be called as functions and methods of the clients.
+"""Decorators for operations: conversations (`conversation.py`) that can also be called as functions and methods of the clients.
 
 `@operation` declares an operation of administration once. Called with a `ClusterCore` it returns a conversation, for other conversations
 and for the asyncio client. Called with a blocking object, such as `client.blocking.cluster.Cluster`, it runs the conversation and returns

@@ -41,7 +41,7 @@ class BrokerInfo(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """A partition as the cluster's metadata has it; `leader` is -1 while there is none."""
+    """A partition in the cluster's metadata; `leader` is -1 while it has no leader."""
 
     partition: int
     leader: int

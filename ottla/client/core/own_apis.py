@@ -1,4 +1,5 @@
-"""Requests of Ottla's own APIs about a broker, as conversations on a `ClusterCore`: its frames, and the segments of a log.
+"""Asks an Ottla broker, through Ottla's own APIs, for its recorded requests and answers (frames) and for the segments of a log. The
+functions are conversations (`conversation.py`) on a `ClusterCore`.
 
 The cluster must have been made with `with_extensions`. For another broker they raise `KafkaError` with UNSUPPORTED_VERSION.
 """

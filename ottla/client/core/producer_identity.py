@@ -1,17 +1,17 @@
-"""The state of a producer that brokers know: producer id and epoch, sequence numbers, and the transaction. Its methods with requests are
-conversations (`conversation.py`).
+"""The state of a producer that the brokers know too: producer id and epoch, sequence numbers, and the transaction. Its methods that send
+requests are conversations: generators without I/O (`conversation.py`).
 
-There are two transaction protocols. With the first, which every broker with transactions supports, the producer adds partitions and groups
-to the transaction before it writes to them, and the epoch stays the same. The second (KIP-890) is used with `may_use_v2` if the coordinator
-has `transaction.version` 2. There a write adds its partition to the transaction, and each EndTxn raises the epoch, so that brokers refuse
-late requests of an earlier transaction.
+The transaction protocol has two versions. In version 1, which every broker with transactions supports, the producer adds partitions and
+groups to the transaction before it writes to them, and the epoch does not change. Version 2 (KIP-890) is used with `may_use_v2` if the
+coordinator has `transaction.version` 2. In version 2 a write itself adds its partition to the transaction, and each EndTxn raises the
+epoch, so that brokers refuse late requests of an earlier transaction.
 
 If the answer to EndTxn is lost, the request is repeated until the deadline. This is safe: the coordinator answers a repeated EndTxn like
-the first. `OutcomeUnknownError` is raised if no attempt gets an answer that decides. Then the caller repeats the commit, or initializes the
-id again. An abort (`end`) initializes it; before that, `begin` raises an error.
+the first. `OutcomeUnknownError` is raised if no answer shows whether the transaction was committed. Then the caller repeats the commit, or
+initializes the id again, which an abort (`end`) does too. Before that, `begin` raises an error.
 
 A batch that was not appended causes a gap in the sequence numbers of its transaction (`has_gap`). The transaction can then only be aborted.
-With the first protocol the abort also gets a new epoch; sequence numbers begin at 0 again.
+In version 1 the abort also gets a new epoch, in which sequence numbers begin at 0 again.
 
 `FencedError` means that another producer has taken over the transactional id, or that the coordinator has aborted a transaction after its
 timeout. This producer must not continue.
@@ -306,8 +306,9 @@ class ProducerIdentity:
             yield from within(self.renew(), deadline)
 
     def _end_surely(self, is_commit: bool, deadline: Deadline) -> Conversation[Any]:
-        """Sends EndTxn until an answer decides. Raises `OutcomeUnknownError` if none arrives before the deadline, or if an earlier attempt
-        may have taken effect and the last answer does not decide."""
+        """Sends EndTxn until an answer shows the outcome. Raises `OutcomeUnknownError` if there is no such answer before the deadline, or
+        if an earlier attempt may have taken effect and the last answer does not show it.
+        """
         from ottla.wire.messages.end_txn import EndTxnRequest
 
         request = EndTxnRequest(

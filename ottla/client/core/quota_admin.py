@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses, as conversations on a `ClusterCore`.
+"""Reads and changes quotas of users, client ids and addresses, as conversations (`conversation.py`) on a `ClusterCore`.
 
 An entity is a tuple of (type, name) pairs. The types are `user`, `client-id` and `ip`; the name None means the type's default.
 """

@@ -1,10 +1,11 @@
 """Sends encoded record batches to the leaders of their partitions, several requests at a time.
 
-The batches of a partition are appended in the given order. A request contains at most one batch a partition, and up to `IN_FLIGHT_MAX`
-requests are in flight to each leader. After a temporary failure (a leader moved, a connection was lost) nothing more is sent until all
-answers have arrived or are lost. Then each partition's batches from the first unacknowledged one on are sent again unchanged: the broker
-drops duplicates by the producer id and the sequence numbers in their headers. Batches without a producer id are sent one at a time for each
-partition. If such a batch was sent and its answer is lost, it is not sent again, and `OutcomeUnknownError` is raised.
+The batches of a partition are appended in the given order. A request contains at most one batch of each partition, and up to
+`IN_FLIGHT_MAX` requests are in flight to each leader. After a temporary failure (a leader moved, a connection was lost) no more requests
+are sent until each request in flight is answered or lost. Then each partition's batches from the first unacknowledged one on are sent again
+unchanged: the broker drops duplicates by the producer id and the sequence numbers in their headers. Batches without a producer id are sent
+one at a time for each partition. If such a batch was sent and its answer is lost, it is not sent again, and `OutcomeUnknownError` is
+raised.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def append_batches(
     transactional_id: str | None = None,
     version: int | None = None,
 ) -> Conversation[dict[TopicPartition, int]]:
-    """`produce_batches` with the deadline of the caller. Each acknowledged batch renews it."""
+    """Like `produce_batches`, with the deadline of the caller, which each acknowledged batch renews."""
     lanes = [ProduceLane(partition, some) for partition, some in batches.items() if some]
     yield from cluster.in_rounds(
         lambda: _send_round(cluster, lanes, deadline, acks, transactional_id, version),
@@ -194,7 +195,8 @@ def _request(chosen: Sequence[ProduceLane], acks: int, transactional_id: str | N
 
 
 def _settle(lanes: Sequence[ProduceLane], answer: ProduceResponse | ClientError) -> ClientError | None:
-    """Notes the acknowledged batches of one answer. Returns the decisive failure, or None. A lane with a failure waits for the next round.
+    """Notes the acknowledged batches of one answer. Returns the decisive failure, or None. A partition with a failure waits for the next
+    round.
     """
     if isinstance(answer, ClientError):
         was_sent = isinstance(answer, TransportError) and not isinstance(answer, NotSentError)

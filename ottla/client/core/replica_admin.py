@@ -1,4 +1,6 @@
-"""Moves replicas between brokers and log directories, throttles these moves, and elects leaders, as conversations on a `ClusterCore`."""
+"""Moves replicas between brokers and log directories, throttles these moves, and elects leaders, as conversations (`conversation.py`) on a
+`ClusterCore`.
+"""
 
 from __future__ import annotations
 

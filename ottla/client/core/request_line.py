@@ -1,7 +1,7 @@
-"""The requests of one non-blocking connection in order: requests in flight, and requests held until a new login.
+"""Keeps the requests of one non-blocking connection in order: the requests in flight, and the requests that wait for a new login.
 
-If the broker limits sessions (KIP-368), requests shortly before the end of the session are held. The caller begins a new login
-(`begins_login`) when all requests in flight are answered, and sends the held requests after it (`logged_in`).
+If the broker limits the lifetime of sessions (KIP-368), requests shortly before the end of the session are held back. The caller begins a
+new login (`begins_login`) when all requests in flight are answered, and sends the held requests after it (`logged_in`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ W = TypeVar("W")
 
 
 class RequestLine(Generic[W]):
-    """See the module. A `W` is the caller's object for a request, such as a future.
+    """See the module. The type variable `W` is the caller's object for a request, such as a future.
 
     `share`: see `LoginRenewal`. Without `may_login_again` no request is held.
     """

@@ -1,4 +1,6 @@
-"""SASL for clients: PLAIN (RFC 4616), SCRAM (RFC 5802) and OAUTHBEARER (RFC 7628). A mechanism makes tokens and checks answers."""
+"""SASL for clients: PLAIN (RFC 4616), SCRAM (RFC 5802) and OAUTHBEARER (RFC 7628). A mechanism makes the client's tokens and checks the
+broker's answers.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""SCRAM credentials of users, as conversations on a `ClusterCore`.
-
-A password is not sent: the broker gets its PBKDF2 hash.
+"""Reads and changes SCRAM credentials of users, as conversations (`conversation.py`) on a `ClusterCore`. The broker gets the PBKDF2 hash of
+a password, never the password.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def alter_scram(
     deletions: Sequence[str] = (),
 ) -> Conversation[None]:
     """Removes the credentials of the mechanisms in `deletions`, then sets the credentials in `passwords`: (password, iterations) by
-    mechanism. `new_salt` returns random bytes. Raises `KafkaError` at the first refused change; earlier changes stay.
+    mechanism. `new_salt` returns random bytes. Raises `KafkaError` at the first refused change; earlier changes are kept.
 
     Each change is a separate request: Apache Kafka refuses a request that names a user twice, even for two mechanisms.
     """

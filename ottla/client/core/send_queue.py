@@ -1,25 +1,25 @@
-"""The batches of a producer from sealing to acknowledgement. Decides which batches are sent next, and what follows from an answer or a lost
-connection.
-
-Each partition has a lane of its own, so a partition without a leader delays no other. A lane sends its batches in the order of sealing:
+"""Keeps the batches of a producer from sealing (no more records are added) to acknowledgement. Decides which batches are sent next, and
+what happens after an answer or a lost connection. Each partition has its own lane, so a partition without a leader does not delay other
+partitions. A lane sends its batches in the order of sealing:
 - After a failure it sends nothing until all of its batches in flight are answered or lost. Then it sends the failed batches again, after a
   pause and with the same sequence numbers, so that the broker drops duplicates.
-- Brokers remember only the last five batches of a producer in a partition. So new batches wait until all repeated batches are answered.
+- Brokers remember only the last five batches of a producer in a partition. New batches therefore wait until all repeated batches are
+  answered.
 - While batches are in flight to one broker, the partition sends no batch to another broker, even if that is the new leader.
-- A broker that does not know a producer yet accepts any sequence number. So the first batch of a partition is sent alone: if it were
-  refused, the broker would append the second one before it.
+- A broker that does not know a producer yet accepts any sequence number. Therefore the first batch of a partition is sent alone: if it were
+  refused, the broker would append the second batch before it.
 
 A batch fails permanently after a refusal that is not retriable, and at its first failed attempt after the deadline. Without sequence
 numbers it also fails if its connection is lost. A batch that a broker refuses because of its size, or because of one of its records, is
 split before its deadline: each half is sent again with its sequence numbers, without a pause.
 
-A batch that fails permanently causes a gap in the sequence numbers of its partition, and brokers refuse all later batches. So these batches
-get new numbers, in another epoch of the producer (`to_renumber`). Only batches that were certainly not appended are renumbered. If it is
-unknown whether a batch was appended, it is sent again unchanged until a broker answers or its deadline is over. In a transaction nothing is
-renumbered: the transaction has to be aborted.
+A batch that fails permanently causes a gap in the sequence numbers of its partition, and brokers refuse all later batches. These later
+batches therefore get new numbers, in another epoch of the producer (`to_renumber`). Only batches that were certainly not appended are
+renumbered. If it is unknown whether a batch was appended, it is sent again unchanged until a broker answers or its deadline is over. In a
+transaction nothing is renumbered: the transaction has to be aborted.
 
-An exception of a signal handler may leave any method in the middle. Python runs signal handlers only after a call, so each batch is in
-`unsettled` or has its outcome in `ended` even then. `restore` makes all else from `unsettled`.
+An exception of a signal handler may end any method in the middle. Python runs signal handlers only after a call, so even then each batch is
+in `unsettled`, or its outcome is in `ended`. `restore` rebuilds everything else from `unsettled`.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Batch:
         self.size = 0
         self.count = 0
         self.number: tuple[int, ...] = ()  # position in the order of sealing: (7,), or (7, 0) and (7, 1) for the halves of batch 7
-        self.may_be_appended = False  # it was sent, and no broker has refused it for a gap
+        self.may_be_appended = False  # it was sent, and no broker has refused it because of a gap in the sequence numbers
         self.data: bytearray = bytearray()
 
     @classmethod
     def of(cls, partition: TopicPartition, record: Record) -> Batch:
-        """Returns an unsealed batch of one record, to report it."""
+        """Returns an unsealed batch of one record, to report the record's outcome."""
         batch = cls(partition, 0.0)
         batch.records, batch.count = [record], 1
         return batch
@@ -199,8 +199,8 @@ class SendQueue:
         return min((lane.resume_at for lane in self._lanes.values() if lane.resume_at > now), default=inf)
 
     def to_renumber(self) -> list[tuple[TopicPartition, list[Batch]]]:
-        """Returns the gaps that can be closed now: partitions to continue at sequence number 0 in another epoch, with their batches in
-        order. `renumbered` closes the gap of one.
+        """Returns the gaps in sequence numbers that can be closed now: the partitions to continue at sequence number 0 in another epoch,
+        with their batches in order. `renumbered` closes the gap of one partition.
         """
         found = []
         for partition in list(self.gaps) if self.may_renumber else ():
@@ -216,8 +216,9 @@ class SendQueue:
         del self.gaps[partition]
 
     def gather(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[Batch]:
-        """Returns the batches of the next request to a broker: the oldest of each partition, up to `REQUEST_BYTES_MAX` in all. The first
-        batch may be larger; then it is the only one."""
+        """Returns the batches of the next request to a broker: the oldest of each partition, together at most `REQUEST_BYTES_MAX`. The
+        first batch may be larger; then it is the only one.
+        """
         chosen: list[Batch] = []
         room = REQUEST_BYTES_MAX
         for partition in partitions:
@@ -304,8 +305,9 @@ class SendQueue:
             self.in_flight.clear()
 
     def restore(self, error: TransportError, now: float) -> None:
-        """Makes everything again after an exception in the middle of a method. All connections are closed: `error` says why. Batches that
-        may have been sent are handled as after a lost connection."""
+        """Rebuilds the queue after an exception in the middle of a method. All connections are closed; `error` says why. Batches that may
+        have been sent are handled as after a lost connection.
+        """
         self._lanes, self.in_flight, self.size_bytes = {}, {}, 0
         for _, batch in sorted(self.unsettled.items()):
             self.add(batch)

@@ -1,7 +1,7 @@
 """Administration of share groups (KIP-932): their members, and the start offsets of their partitions.
 
-The start of a share partition is its first offset that is not completed. Records before it are never delivered again. The lag is the
-broker's count of records that are not completed, acquired or not (KIP-1226); older brokers do not send it.
+The start of a share partition is its first offset that is not completed (acknowledged or archived). Records before it are never delivered
+again. The lag is the broker's count of records that are not completed, acquired or not (KIP-1226); older brokers do not send it.
 """
 
 from __future__ import annotations

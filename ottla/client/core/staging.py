@@ -1,12 +1,12 @@
-"""Stages record batches on the leaders of their partitions, and attaches (appends) them later in a transaction; as conversations.
-
-This is Ottla's extension of Kafka's protocol, for many writers and one transaction: the writers stage their batches in parallel
-(StageRecords), and the owner of the transaction attaches chosen batches by a manifest (AttachRecords). Staged bytes are not visible to
-readers, and expire if they are not attached. Brokers offer this only to connections that ask for extensions (`offers_staging`).
+"""Stages record batches on the leaders of their partitions, and attaches (appends) them later in a transaction. The functions are
+conversations: generators without I/O (`conversation.py`). Staging is Ottla's extension of Kafka's protocol, for many writers and one
+transaction: the writers stage their batches in parallel (StageRecords), and the owner of the transaction attaches chosen batches by a
+manifest (AttachRecords). Staged bytes are not visible to readers, and expire if they are not attached. Brokers offer this only to
+connections that ask for extensions (`offers_staging`).
 
 Staging may be repeated, because token, attempt, partition and number identify a chunk: after a temporary failure the unacknowledged chunks
-are sent again. If a broker's quota is exhausted, the partition is given up, and the others continue. Attaching may be repeated too: the
-leader recognizes duplicates by their sequence numbers.
+are sent again. If a broker's quota is exhausted, the staging of this partition ends, and other partitions continue. Attaching may be
+repeated too: the leader recognizes duplicates by their sequence numbers.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def _stage(
 def _stage_round(
     cluster: ClusterCore, lanes: Sequence[_StagingLane], token: bytes, attempt_id: int
 ) -> Conversation[ClientError | None]:
-    """Sends the next requests to all leaders and processes their answers. Returns the decisive failure, None if partitions were only given
-    up.
+    """Sends the next requests to all leaders and processes their answers. Returns the decisive failure; None if there is none, or if
+    partitions were only given up because of a quota.
     """
     by_partition = {lane.partition: lane for lane in lanes if not lane.is_done}
     asks: list[Ask] = []
@@ -157,7 +157,7 @@ def _stage_round(
 
 
 def _stage_requests(lanes: Sequence[_StagingLane]) -> Iterator[list[tuple[_StagingLane, int]]]:
-    """Yields the chunks of the next requests to one leader, at most one chunk a partition in each request."""
+    """Yields the chunks of the next requests to one leader, at most one chunk of each partition in a request."""
     left = {lane.partition: list(lane.waiting) for lane in lanes}
     for _ in range(IN_FLIGHT_MAX):
         chosen: list[tuple[_StagingLane, int]] = []
@@ -184,8 +184,8 @@ def _stage_request(chosen: Sequence[tuple[_StagingLane, int]], token: bytes, att
 
 
 def _settle_stage(chosen: Sequence[tuple[_StagingLane, int]], answer: Any) -> ClientError | None:
-    """Notes the acknowledged chunks of one answer, and gives up lanes with an exhausted quota. Returns the decisive one of the other
-    failures, or None.
+    """Notes the acknowledged chunks of one answer, and gives up partitions with an exhausted quota. Returns the decisive failure of the
+    other partitions, or None.
     """
     if isinstance(answer, ClientError):
         return answer
@@ -229,7 +229,7 @@ class AttachPiece(NamedTuple):
 class Producing(NamedTuple):
     """The transaction that gets the staged chunks, and the chunks' token.
 
-    With the second transaction protocol (`uses_v2`) AttachRecords adds the partition to the transaction, like Produce.
+    With version 2 of the transaction protocol (`uses_v2`) AttachRecords adds the partition to the transaction, like Produce.
     """
 
     transactional_id: str

@@ -1,4 +1,4 @@
-"""Administration of delegation tokens (KIP-48), as conversations on a `ClusterCore`."""
+"""Administration of delegation tokens (KIP-48), as conversations (`conversation.py`) on a `ClusterCore`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Transactions of one transactional id step by step, for callers with encoded batches and their own offsets; as conversations.
+"""Runs the transactions of one transactional id step by step, for callers with encoded batches and their own offsets. Methods that send
+requests are conversations: generators without I/O (`conversation.py`).
 
 `initialize` takes over the id: it fences the former producer, and aborts or completes its open transaction. Each transaction consists of
-`begin`, any of `add_partitions`, `produce`, `attach` and `commit_offsets`, and `commit` or `abort`. With the second protocol (`uses_v2`,
-KIP-890) a write adds its partition or group to the transaction, so no request for this is sent, and each EndTxn raises the epoch.
+`begin`, any of `add_partitions`, `produce`, `attach` and `commit_offsets`, and `commit` or `abort`. With version 2 of the protocol
+(`uses_v2`, KIP-890) a write adds its partition or group to the transaction, so no request for this is sent, and each EndTxn raises the
+epoch.
 
-A commit or abort without an answer that decides raises `OutcomeUnknownError`. After `initialize` the group's committed offsets show how the
+A commit or abort raises `OutcomeUnknownError` if no answer shows its outcome. After `initialize` the group's committed offsets show how the
 transaction ended. Without `initialize` a commit may be repeated.
 """
 
@@ -23,7 +25,7 @@ from ottla.wire.batch_header import read_batch_header, stamp_producer
 
 
 class TransactionCore(ProducerIdentity):
-    """See the module. Without `may_use_v2` it uses the first transaction protocol."""
+    """See the module. Without `may_use_v2` it uses version 1 of the transaction protocol."""
 
     def __init__(
         self, cluster: ClusterCore, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, may_use_v2: bool = True
@@ -95,12 +97,12 @@ class TransactionCore(ProducerIdentity):
 
     def commit(self) -> Conversation[None]:
         """Commits the transaction (EndTxn), and repeats the request if its answer is lost. Raises `KafkaError` if a batch was not appended,
-        and `OutcomeUnknownError` if no answer decides; then it may be called again.
+        and `OutcomeUnknownError` if no answer shows the outcome; then it may be called again.
         """
         yield from self.end(is_commit=True)
 
     def abort(self) -> Conversation[None]:
-        """Aborts the transaction (EndTxn), and repeats the request if its answer is lost. Raises `OutcomeUnknownError` if no answer
-        decides.
+        """Aborts the transaction (EndTxn), and repeats the request if its answer is lost. Raises `OutcomeUnknownError` if no answer shows
+        the outcome.
         """
         yield from self.end(is_commit=False)

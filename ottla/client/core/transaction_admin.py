@@ -1,4 +1,5 @@
-"""Administration of transactions: lists and describes them, and ends hanging ones; as conversations on a `ClusterCore`."""
+"""Administration of transactions: lists and describes them, and ends hanging ones, as conversations (`conversation.py`) on a `ClusterCore`.
+"""
 
 from __future__ import annotations
 

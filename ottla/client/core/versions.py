@@ -48,7 +48,7 @@ class Versions:
 
     def newest_of(self, key: int) -> int:
         """Returns the version for requests between brokers of one cluster: the newest that both know. Brokers do not advertise the APIs
-        between brokers; for these it is this program's newest version.
+        that only brokers use; for these it returns this program's newest version.
         """
         ours = API_VERSION_RANGES[key][1]
         theirs = self._offered.get(key)
