@@ -1,4 +1,6 @@
-"""Where Spark finds the data source `ottla` by itself: it looks for a `DefaultSource` in all installed packages named `pyspark_*`."""
+"""Makes Spark find the data source `ottla` without registration: Spark looks for a `DefaultSource` in all installed packages named
+`pyspark_*`.
+"""
 
 from __future__ import annotations
 

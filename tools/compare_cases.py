@@ -1,6 +1,7 @@
 """The command lines that `compare_tools.py` runs with Kafka's tools and with Ottla's, in this order, on an empty broker.
 
-A line with a known difference has the reason. FILES is replaced by a directory with the files below and a segment, NODE by the broker id.
+A line with a known difference has the reason for it. FILES is replaced by a directory with the files below and a segment, NODE by the
+broker id.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ usage: python -m tools.compare_quotas [--seconds 10] [--only ottla]
 Three clients have quotas: a producer and a consumer in bytes per second, an administrator in mutations per second. A client without a quota
 makes round trips at a steady pace, first alone and then with the others. Exit code 1 if a rate differs by more than 10 %.
 
-A client that was idle may use ten windows at once and is then throttled until these windows have passed, so its rate over ten seconds
-depends more on the moment than on the quota. Therefore producer and consumer limit their own rates during the first windows, and then try
-half as much again.
+A client that was idle may use the quota of ten windows at once, and is then throttled until these windows have passed. Its rate over ten
+seconds would depend more on the moment than on the quota. Therefore producer and consumer first limit their own rates for these windows,
+and then try 1.5 times their quota.
 """
 
 from __future__ import annotations

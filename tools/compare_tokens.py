@@ -1,8 +1,9 @@
 """Compares delegation tokens on Apache Kafka and on Ottla, response by response: who may create, see, renew and end them.
 
-`python -m tools.compare_tokens [--all]` starts one of each with the same users (PLAIN), the same key and an authorizer, does the same steps
-on both, and prints every different answer; exit code 1 if there is one. It compares error codes and, for each token, its owner, its
-requester and its renewers. `tools/compare_rights.py` does not cover tokens, because its client has no login.
+`python -m tools.compare_tokens [--all]` starts one broker of each with the same users (PLAIN), the same key and an authorizer. It does the
+same steps on both, and prints the answers that differ (with `--all` all answers). The exit code is 1 if an answer differs. It compares
+error codes and, for each token, its owner, its requester and its renewers. `tools/compare_rights.py` does not cover tokens, because its
+client has no login.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def normal(text: str, tool: str) -> str:
 
 
 def ordered(text: str) -> list[str]:
-    """Returns the lines in alphabetical order, because their order does not count."""
+    """Returns the lines in alphabetical order, because their order is not compared."""
     return sorted(text.splitlines())
 
 

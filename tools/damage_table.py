@@ -1,5 +1,5 @@
-"""Counts the acknowledged records that are lost when the disk of one of three replicas is damaged: a row for each kind of damage and each
-place.
+"""Damages the disk of one of three replicas, and counts the acknowledged records that are lost. It prints a row for each kind of damage and
+each damaged replica.
 
 usage: python -m tools.damage_table [--faults flip-active,cut] [--places leader,follower] [--flush no,yes]
        [--in-sync-min 2] [--seconds-max 60]
@@ -192,7 +192,7 @@ class Row:
         self.start(victim)
 
     def kill_last_in_sync(self, victim: ClusterBroker, damage: Callable[[Path, Path], None]) -> None:
-        """Damages the only replica in sync. Of the others, one has every record, the other lacks `MORE`."""
+        """Damages the only replica in sync. One of the other replicas has every record; the other one lacks the last `MORE` records."""
         behind, eligible = self.others(victim)
         behind.kill()
         self.wait(lambda: len(self.in_sync()) == 2, "the dead broker stays in sync")

@@ -6,7 +6,7 @@ It starts a broker process on a temporary directory. A stock client (confluent-k
 member joins after a third of the rows, and the first leaves after two thirds, so that partitions are reassigned twice. Then it compares
 rows, totals per carrier, gaps and duplicates with the source, and prints throughput, lag, the group's state and the data directory.
 
-Exit code 1 if a count is wrong. With KEEP=1 the broker continues to run, and its data stay.
+Exit code 1 if a count is wrong. With KEEP=1 the broker continues to run, and its data is kept.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def lag_of(address: str) -> int:
 
 
 def judge(source: Source, readers: Readers, lag: int) -> bool:
-    """Prints each comparison with the source. Returns whether all hold."""
+    """Prints each comparison with the source. Returns whether all are equal."""
     duplicates = sum(count - 1 for count in readers.rows.values() if count > 1)
     missing = len(source.records) - len(readers.rows)
     gaps = sum(max(offsets) + 1 - len(set(offsets)) for offsets in readers.offsets.values())

@@ -177,7 +177,7 @@ def wait_for(condition: Callable[[], bool], seconds_max: float, what: str) -> No
 
 def create_topic(bootstrap: str) -> None:
     topic = NewTopic(TOPIC, PARTITIONS, REPLICAS, config={"retention.ms": "-1", "min.insync.replicas": str(IN_SYNC_MIN)})
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # a variable, because the client must exist until the result has arrived
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept in a variable, because the client must exist until the result has arrived
     admin.create_topics([topic])[TOPIC].result(30)
     say(f"topic    {TOPIC}: {PARTITIONS} partitions, {REPLICAS} replicas, min.insync.replicas={IN_SYNC_MIN}")
 
@@ -244,7 +244,7 @@ def read_log(bootstrap: str) -> Counter[int]:
 
 
 def judge(source: Source, publisher: Publisher, in_log: Counter[int], by_group: Counter[int]) -> bool:
-    """Prints each comparison with the source. Returns whether all hold."""
+    """Prints each comparison with the source. Returns whether all are equal."""
     total = len(source.records)
     lost = total - len(in_log)
     duplicates = sum(count - 1 for count in in_log.values())

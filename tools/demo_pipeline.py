@@ -294,7 +294,7 @@ def commits_of(client: Client, group: str) -> list[tuple[float, int]]:
 
 
 def offsets_read(commit: GroupCommit) -> int:
-    """Returns how many offsets of its source a batch has read: those of rows, and a few of transaction markers."""
+    """Returns how many offsets of its source a batch has read: offsets of rows, and a few offsets of transaction markers."""
     ranges = [(found.end, found.metadata.start) for found in commit.ranges.values() if found.end is not None and found.metadata is not None]
     return sum(end - max(0, start) for end, start in ranges)
 

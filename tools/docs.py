@@ -203,7 +203,9 @@ STATES = {
 
 
 def states_page() -> str | None:
-    """Makes a diagram of each `ALLOWED` table of transitions, and a table of the states whose values are sentences."""
+    """Makes the page of state machines: a diagram of each `ALLOWED` table of transitions, and a table of meanings for states whose enum
+    values are sentences that explain them.
+    """
     lines: list[str] = []
     for module, title in STATES.items():
         if not _there(module):
@@ -216,7 +218,7 @@ def states_page() -> str | None:
 
 
 def meanings(allowed: Iterable[Any]) -> list[str]:
-    """Returns a table of the states of `allowed` with their meanings, if their values are sentences."""
+    """Returns a table of the states of `allowed` with their meanings, which are the values of the enum if these are sentences."""
     rows = [(_state(state), state.value) for state in allowed if isinstance(state, Enum) and " " in str(state.value)]
     return [*_table(("State", "A connection in it"), rows), ""] if rows else []
 

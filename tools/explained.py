@@ -1,4 +1,4 @@
-"""Makes the pictures of the pages "Kafka explained" from real runs: `python -m tools.explained [NAME ...]`, into docs/assets.
+"""Makes the data and the pictures of the pages "Kafka explained" from real runs: `python -m tools.explained [NAME ...]`, into docs/assets.
 
 `record` and `transactions` show the same bytes and offsets in every run, and `tests/docs/test_explained.py` makes them again. `replicas`
 and `groups` show times: a cluster with a hanging follower and a killed leader, and a group whose members join and are killed, once for
@@ -70,7 +70,7 @@ def wait_for(condition: Callable[[], bool], what: str, seconds_max: float = 60) 
         time.sleep(LOOK_SECONDS)
 
 
-# A record's way
+# The path of a record
 
 
 def record_copies() -> list[tuple[str, bytes]]:
@@ -116,7 +116,9 @@ def transaction_steps() -> list[TransactionStep]:
             return producer
 
         def note(title: str, name: str, *, ended: int) -> None:
-            """Notes the log once it has the markers of all ended transactions: a commit is answered before they are written."""
+            """Notes the contents of the log when it has the markers of all ended transactions. It waits for them, because a commit is
+            answered before its markers are written.
+            """
             wait_for(lambda: _step(broker, title, owners, name).marker_count == ended, "the marker of a transaction")
             steps.append(_step(broker, title, owners, name))
 
@@ -136,7 +138,7 @@ def transaction_steps() -> list[TransactionStep]:
 
 
 def _step(broker: Broker, title: str, owners: dict[int, str], newest: str) -> TransactionStep:
-    """Reads the log. A producer id that was not seen before is that of `newest`."""
+    """Reads the log. A producer id that was not seen before belongs to `newest`."""
     partition = OwnPartition("payments", 0)
     with connect(broker.bootstrap_server) as client:
         stable = client.list_offsets({partition: LATEST})[partition].offset
@@ -193,7 +195,7 @@ class Watch(threading.Thread):
 
 
 class ReplicaWatch:
-    """Looks at one partition while faults happen: the ends of its logs, the high watermark, the leader and the in-sync replicas."""
+    """Observes one partition while faults happen: the ends of its logs, the high watermark, the leader and the in-sync replicas."""
 
     def __init__(self, cluster: Cluster, calm: ClusterBroker, topic: str) -> None:
         """`calm` is a broker without faults."""
@@ -264,7 +266,7 @@ class ReplicaWatch:
 
 
 def replica_run() -> ReplicaRun:
-    """Three replicas with a hanging follower and a killed leader. The controller is a broker that is left alone."""
+    """Runs three replicas with a hanging follower and a killed leader. The controller is a broker without faults."""
     with Cluster(3, settings={"replica.lag.time.max.ms": str(LAG_MS), "min.insync.replicas": "2"}) as cluster:
         calm = cluster.controller()
         leader, follower = (broker for broker in cluster.brokers if broker is not calm)
@@ -343,7 +345,7 @@ class Member:
 
 
 def group_run(protocol: str, title: str) -> GroupRun:
-    """Three members join one after the other, and the first one is killed."""
+    """Runs a group: three members join one after the other, and the first one is killed."""
     settings = {
         "group.consumer.session.timeout.ms": SESSION_MS, "group.consumer.min.session.timeout.ms": SESSION_MS,
         "group.consumer.heartbeat.interval.ms": 300, "group.consumer.min.heartbeat.interval.ms": 300, "group.initial.rebalance.delay.ms": 0,

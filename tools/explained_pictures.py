@@ -1,4 +1,4 @@
-"""Draws the pictures of the pages "Kafka explained" as SVG, from what `tools/explained.py` has seen.
+"""Draws the pictures of the pages "Kafka explained" as SVG, from the data that `tools/explained.py` has recorded.
 
 A picture is 480 units wide and its text at least 12 units high, so that it can be read in a window of 400 pixels; it grows to 680 pixels in
 a wide one.
@@ -92,7 +92,7 @@ def _axis(picture: Picture, y: float, seconds: float) -> None:
         picture.text(LEFT + (RIGHT - LEFT) * second / seconds, y, f"{second} s", kind="s m" if second else "s")
 
 
-# A record's way
+# The path of a record
 
 
 def draw_record(copies: Sequence[tuple[str, bytes]]) -> str:
@@ -161,7 +161,7 @@ def draw_replicas(run: ReplicaRun) -> str:
 
 
 def held(points: Sequence[Point]) -> list[Point]:
-    """Adds a point before each one that comes late, so that the line is level while no broker answers."""
+    """Adds a point before each point that follows a gap, so that the line is horizontal while no broker answers."""
     found = list(points[:1])
     for (before, value), (moment, new) in pairwise(points):
         found += [(moment, value), (moment, new)] if moment - before > SILENCE_SECONDS else [(moment, new)]

@@ -2,7 +2,7 @@
 
 `python -m tools.fixture_runs --runs 10000 --cores 0.3` runs as a reader would: tests with pytest, scripts with Python. One run is one test
 or script. The output of a failure is printed. The exit code is 1 if a run has failed. The limit of CPU time is a control group of Linux,
-which needs root; without root, run it in a container with `--cpus 0.3` and say `--cores 0`.
+which needs root; without root, run it in a container with `--cpus 0.3` and give `--cores 0`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A forbidden-imports contract that also works before all of its packages exist.
 
 import-linter refuses a contract with a package that does not exist. Rules about future packages should be written early, so this contract
-ignores names of ours that do not exist. A test plants such a package to see that the rule then applies.
+ignores modules of Ottla that do not exist. A test creates such a package and checks that the rule then applies.
 """
 
 from __future__ import annotations

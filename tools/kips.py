@@ -154,7 +154,7 @@ def mistakes(cited: Iterable[int]) -> list[str]:
 
 
 def shown(paths: Sequence[Path], prefix: str = "") -> str:
-    """Returns the paths for a cell: of a folder with many, only the folder."""
+    """Returns the paths for a cell. For a folder with many of the paths, only the folder is named."""
     folders: dict[Path, list[Path]] = {}
     for path in paths:
         folders.setdefault(path.parent, []).append(path)
@@ -172,8 +172,9 @@ def texts_of_tests() -> dict[Path, str]:
 
 
 def tests_of(modules: Sequence[Path], citing: Iterable[Path]) -> list[Path]:
-    """Returns the tests that cite a KIP, and the tests of the modules that do; without any, those that import one of these modules or the
-    messages of a handler."""
+    """Returns the tests that cite a KIP, and the tests of the modules that do; if there are none, the tests that import one of these
+    modules or the messages of a handler.
+    """
     folder = ROOT / "tests"
     mirrored = (module.with_name(f"test_{module.name}") for module in modules)
     found = {*citing, *(path for path in mirrored if (folder / path).exists())}

@@ -1,8 +1,8 @@
 """Draws a terminal recording: an animated SVG, made from a transcript of commands and their output.
 
-The transcript is docs/assets/recording.txt; a test runs its commands again and compares. `make rewrite` updates both. Commands are typed,
-and their output is lit line by line, at invented times. Before its time a line is dim, so that the recording is never empty. A viewer
-without animations shows everything.
+The transcript is docs/assets/recording.txt; a test runs its commands again and compares. `make rewrite` updates both. Commands appear
+letter by letter and their output line by line, at invented times. Before its time a line is dim, so that the recording is never empty. A
+viewer without animations shows everything.
 """
 
 from __future__ import annotations

@@ -133,8 +133,9 @@ FENCE, RESET = "/do/transaction/fence", "/do/group/reset"
 
 
 def session(browser: Browser, url: str, address: str) -> None:
-    """Takes the pictures of a whole session: a group stands still behind an open transaction, which is found and ended; the group is reset,
-    and its reader goes on."""
+    """Takes the pictures of a whole session: a group is blocked by an open transaction, which is found and ended; the group is reset, and
+    its reader continues.
+    """
 
     def show(name: str, path: str) -> Page:
         page = browser.open(url + path, width=1000, height=700)

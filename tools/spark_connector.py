@@ -1,7 +1,7 @@
 """Provides Spark's own Kafka connector in a separate environment below `build/`: pyspark 4.0.0, and the connector's jars by Maven.
 
 4.0.0 is the newest version with all artifacts published. The first process that needs the environment makes it. If two processes make it at
-the same time, the first to finish renames its own into place. It contains neither `ottla` nor pytest.
+the same time, the process that finishes first renames its own directory into place. It contains neither `ottla` nor pytest.
 """
 
 from __future__ import annotations

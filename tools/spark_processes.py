@@ -12,7 +12,7 @@ def kill_and_wait(processes: Collection[psutil.Process], seconds: float) -> None
     """Kills the running processes with -9 and waits until all have ended, at most `seconds`.
 
     psutil waits for a descriptor of the process (pidfd_open), and Linux returns ENOENT for it while the process is just ending. psutil 7.2
-    passes that on as FileNotFoundError, or as NoSuchProcess if the process has ended since. The process ends a moment later.
+    raises FileNotFoundError for this, or NoSuchProcess if the process has ended since. The process ends a moment later.
     """
     for process in processes:
         try:

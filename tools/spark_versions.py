@@ -63,7 +63,7 @@ def passes(version: str, tests: Sequence[str], workers: str) -> bool:
 
 
 def is_refused(version: str) -> bool:
-    """Prints what `import ottla.spark` says with a Spark that is too old; returns whether it names the version that is needed."""
+    """Imports `ottla.spark` with a Spark that is too old, and prints the error; returns whether the error names the required version."""
     command = [str(environment(version)), "-c", "import pyspark, ottla.spark"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     line = (done.stderr.strip().splitlines() or [""])[-1]

@@ -1,1 +1,3 @@
-"""Benchmarks of brokers: the same loads by a stock client on Ottla, on a bare loop and on Apache Kafka."""
+"""Benchmarks of brokers: a stock client sends the same loads to Ottla, to Apache Kafka, and to a bare loop, a minimal process that only
+moves bytes (`bare_loop.py`).
+"""

@@ -1,5 +1,6 @@
 """Measures the effect of each attack of tests/hostile on an honest client, and prints a table. Each attack gets a new broker with default
-settings. Then it sends a mebibyte of one repeated name, and of different names, to every API, and prints the worst cases.
+settings. After the attacks it sends a mebibyte of one repeated name, and a mebibyte of different names, to every API, and prints the worst
+cases.
 
 usage: python -m tools.bench.attacks [--kafka] [--after 60] [words in the attack's name]
 
@@ -33,7 +34,7 @@ COLUMNS = "longest wait, ms | p99, ms | attack, ms | memory, MiB more | of worke
 
 
 class Attacked(NamedTuple):
-    """The effect of an attack on Ottla, the failures, and the memory that is kept later, in bytes."""
+    """The effect of an attack on Ottla, the failures, and the memory in bytes that the broker still uses some time later."""
 
     outcome: Outcome | None
     faults: Sequence[str] = ()
@@ -41,7 +42,7 @@ class Attacked(NamedTuple):
 
 
 def on_ottla(attack: Attack, after_s: float = 0) -> Attacked:
-    """Runs an attack on a fresh broker, and looks at its memory `after_s` seconds later."""
+    """Runs an attack on a new broker, and reads the broker's memory `after_s` seconds later."""
     settings = settings_of(attack, other_port := free_port())
     with tempfile.TemporaryDirectory(prefix="ottla-attack-") as folder:
         broker = BrokerProcess(Path(folder), settings).start()

@@ -1,8 +1,8 @@
-"""The lower bound of a replicated write: a leader and two followers that send and write the bytes of one write, and do nothing else.
+"""Measures the lower bound of a replicated write: a leader and two followers that only send and store the bytes of one write.
 
 The client sends a request to the leader. The leader writes it to a file and sends it to both followers. Each follower writes it to its own
-file and sends its next request, by which the leader knows that the follower has the bytes. Then the leader sends the acknowledgement.
-So a write takes the same four hops as a write with acks=all in a cluster of three brokers: client, leader, followers, leader, client.
+file and sends its next request. From this request the leader knows that the follower has the bytes, and sends the acknowledgement. A write
+therefore takes the same four hops as a write with acks=all in a cluster of three brokers: client, leader, followers, leader, client.
 Messages have the sizes of Kafka's messages for a record of 100 bytes; nothing is decoded or checked.
 
 usage: python -m tools.bench.bare_chain leader FILE              (prints READY host:port; stop it with SIGTERM)

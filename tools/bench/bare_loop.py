@@ -1,8 +1,8 @@
-"""The lower bound of a broker's costs: one Python process that serves a stock client and only moves bytes.
+"""Measures the lower bound of a broker's costs: one Python process that serves a stock client and only moves bytes.
 
 Produce (version 7): receive, check the CRC, stamp the offset, write. Fetch (version 4): the header, then sendfile from the one file of the
-partition. It has no validation, no groups, no recovery, one old version of eight APIs, and topics and offsets in memory. The additional
-cost of a broker is the price of its features.
+partition. It has no validation, no groups and no recovery. It supports one old version of eight APIs, and keeps topics and offsets in
+memory. The difference to a broker's cost is the price of the broker's features.
 
 usage: python -m tools.bench.bare_loop DIRECTORY     (prints READY host:port; stop it with SIGTERM)
 """
@@ -220,7 +220,7 @@ def read_string(frame: memoryview, at: int) -> tuple[str, int]:
 
 
 class Connection:
-    """One client. Small frames are parsed in the receive buffer; a large one is received into a buffer of its size. The loop waits until a
+    """One client. Small frames are parsed in the receive buffer; a large one is received into a buffer of its size. The loop blocks until a
     response is sent.
     """
 

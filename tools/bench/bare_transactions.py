@@ -1,4 +1,4 @@
-"""Transactions by plain requests: their cost if the client does not pause.
+"""Runs transactions by plain requests, to measure their cost without the pauses of a client.
 
 librdkafka and Java's client wait between the requests of a transaction, which hides the broker's costs. Here each request is sent as soon
 as the response to the one before it has arrived: Produce 12 (which adds its partition to the transaction, KIP-890), then EndTxn 5. After

@@ -1,7 +1,6 @@
-"""The brokers that are measured: Ottla, a bare loop that only receives, checks and writes, and Apache Kafka from Maven.
-
-Each is a process of its own with a free port of the loopback address and a temporary directory. A load reads the CPU seconds and the
-resident memory of a `Broker`.
+"""Starts the brokers that the benchmarks measure: Ottla, a bare loop that only receives, checks and writes, and Apache Kafka from Maven.
+Each runs in its own process with a free port of the loopback address and a temporary directory. The benchmarks (`loads.py`) read CPU
+seconds and resident memory from a `Broker`.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ def kafka_jars(folder: Path, version: str = KAFKA_VERSION) -> str:
 
 
 def start_kafka(jars_folder: Path, *more_settings: str, protocol: str = "PLAINTEXT") -> Broker:
-    """Starts one node of Apache Kafka in KRaft mode with a heap of 1 GiB. `protocol` is that of its client listener."""
+    """Starts one node of Apache Kafka in KRaft mode with a heap of 1 GiB. `protocol` is the security protocol of its client listener."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             sys.exit(f"bench: {program} is needed to run Apache Kafka next to this broker; install a JDK 17 and Maven")

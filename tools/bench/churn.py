@@ -1,4 +1,4 @@
-"""Creates and deletes everything that clients can, repeatedly and with new names, and measures the broker's memory.
+"""Creates and deletes everything that clients can create and delete, repeatedly and with new names, and measures the broker's memory.
 
 A round uses a connection with its own client id; a topic with records, a setting and a quota; a fetch session; offsets; a classic group, a
 consumer group and a share group, each with a member that joins and leaves. Then it deletes all of them. Clients cannot delete transactional

@@ -139,7 +139,7 @@ class Writer:
     """
 
     def __init__(self, cluster: MeasuredCluster, **options: object) -> None:
-        """`options` are more options of the producer, besides those for finding new leaders quickly."""
+        """`options` are further options of the producer. The options for finding new leaders quickly are always set."""
         self.topic = f"failover-{uuid.uuid4().hex[:8]}"
         self.admin = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
         self.admin.create_topics([NewTopic(self.topic, 1, BROKERS)])[self.topic].result(60)

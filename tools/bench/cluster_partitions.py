@@ -3,8 +3,8 @@
 usage: python -m tools.bench.cluster_partitions [--partitions 1,100,2000] [--rounds 3] [--without-kafka] [--losses idle,...]
 
 For each number of partitions (three replicas each) it measures round trips with acks=all. With the largest number it also measures: the CPU
-of idle brokers; the time without an acknowledgement when a leader is moved (a preferred election); the same when the host of a leader is
-lost (its process is suspended, so that no connection is closed or refused); and the time from kill -9 of the controller until every
+of idle brokers; the time without an acknowledgement when a leader is moved (a preferred election); the same time when the host of a leader
+is lost (its process is suspended, so that no connection is closed or refused); and the time from kill -9 of the controller until every
 partition has a running leader, and until a topic can be created.
 """
 
@@ -62,7 +62,7 @@ def is_whole(admin: AdminClient) -> bool:
 
 
 def fill(cluster: MeasuredCluster, count: int) -> None:
-    """Creates partitions until there are `count` - 1: the load creates one more. Waits until all are in sync."""
+    """Creates partitions until there are `count` - 1, because the benchmark creates one more. Waits until all are in sync."""
     admin = AdminClient({"bootstrap.servers": cluster.address, "log_level": 0})
     present = sum(len(topic.partitions) for topic in admin.list_topics(timeout=30).topics.values())
     if count - 1 > present:

@@ -49,7 +49,7 @@ def measure() -> list[Row]:
         admin = AdminClient({"bootstrap.servers": broker.address})
         for made in admin.create_topics([NewTopic(f"topic-{number:04}", 1, 1) for number in range(TOPICS)]).values():
             made.result(120)
-        del admin  # it would complain about the end of the broker
+        del admin  # it would print errors when the broker has ended
         with _console(broker.address) as (process, url):
             _get(f"{url}/topics")
             times, page, before_s = [], b"", cpu_seconds_of(process.pid)
@@ -125,7 +125,7 @@ def _console(address: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def _first_page(address: str) -> tuple[float, float]:
-    """Returns the milliseconds from process start to the first page, and those of the console's CPU time."""
+    """Returns the milliseconds from process start to the first page, and the console's CPU time in milliseconds."""
     begun = time.perf_counter()
     with _console(address) as (process, url):
         _get(url)

@@ -2,9 +2,9 @@
 
 usage: python -m tools.bench.cores [--cores 2] [--clients 2] [--rounds 3] [--seconds 5]
 
-Each client is a process of its own. It writes one-record requests, `DEPTH` in flight, to a topic on the broker of its number, or on the
-only one. The table has the requests per second of all clients together, and the CPU time of a request on the brokers. Clients and brokers
-share the cores of the machine, so a machine with as many cores as brokers shows less than the brokers could do.
+Each client is a separate process. It writes one-record requests, `DEPTH` in flight, to a topic on the broker with the client's number, or
+on the only broker. The table has the requests per second of all clients together, and the CPU time of a request on the brokers. Clients and
+brokers share the cores of the machine, so a machine with as many cores as brokers shows less than the brokers could do.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def topic_name(client: int) -> str:
 
 
 def topic_on(client: int, broker_id: int, cores: int) -> CreatableTopic:
-    """Returns a topic with one partition; with several brokers on the one with this id."""
+    """Returns a topic with one partition. If there are several brokers, the partition is on the broker with this id."""
     if cores == 1:
         return CreatableTopic(name=topic_name(client), num_partitions=1, replication_factor=1)
     assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[broker_id])
@@ -69,7 +69,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def write_for(address: str, topic: str, seconds: float) -> int:
-    """Writes for so many seconds; returns the number of requests."""
+    """Writes for `seconds`; returns the number of requests."""
     host, _, port = address.rpartition(":")
     client, count = PlainClient(host, int(port)), 0
     end = time.perf_counter() + seconds

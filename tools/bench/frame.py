@@ -2,8 +2,8 @@
 
 usage: python -m tools.bench.frame [--rows 1000000]
 
-Rows have values of 100 bytes: one topic of equal sizes, one of 90 to 110 bytes. Figures are CPU time of the reader, from the best round,
-so that other work on the machine does not count. Needs the packages of `ottla[frame]`.
+Rows have values of 100 bytes: one topic of equal sizes, one of 90 to 110 bytes. Figures are the reader's CPU time in the best round, so
+that other work on the machine has little influence. Needs the packages of `ottla[frame]`.
 """
 
 from __future__ import annotations

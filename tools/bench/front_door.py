@@ -1,5 +1,5 @@
-"""Measures what a new user does first: commands, a run of tests with the fixtures, the live view. All in CPU time, which hardly changes on
-a busy machine.
+"""Measures what a new user does first: commands, a run of tests with the fixtures, the live view. All figures are CPU time, which hardly
+changes on a busy machine.
 
 Every function returns rows for the first table of `make bench`: (what, unit, figure). `python -m tools.bench.front_door` prints only them.
 """
@@ -55,7 +55,9 @@ def commands() -> list[Row]:
 
 
 def fixture_tests() -> list[Row]:
-    """Measures a run of tests that each write and read a record, less a run of as many empty ones. It includes the broker's time."""
+    """Measures a run of tests that each write and read a record, minus a run of the same number of empty tests. It includes the broker's
+    time.
+    """
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         for name, text in (("test_empty.py", EMPTY_TEST), ("test_fixture.py", FIXTURE_TEST)):

@@ -4,8 +4,9 @@ assignment.
 usage: python -m tools.bench.groups [--members 1000] [--partitions 5000] [--rounds 7]
 
 `measure` returns the median over joins: one more member joins a stable group, and the time is taken from its first heartbeat until its
-records and those of the new target assignment are applied. A broker computes the target in several turns of its loop. `measure` also
-measures the other kinds of change, and a heartbeat without a change. The log is a list, because the load `produce` measures appends.
+records and those of the new target assignment are applied. A broker computes the target in several iterations of its event loop; here they
+run one after another. `measure` also measures the other kinds of change, and a heartbeat without a change. The log is a list, because the
+load `produce` measures appends.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ class Coordinator:
         self.carry_out(lambda: decide(0))
 
     def carry_out(self, decide: Callable[[], Decision]) -> list[Beat]:
-        """Carries out a decision and returns the responses. Work that a broker leaves for later turns of its loop is done immediately."""
+        """Carries out a decision and returns the responses. Work that a broker would do in later iterations of its event loop is done
+        immediately.
+        """
         decision, machine = decide(), self.machine
         for record in decision.records:
             machine.apply(self.logged, record, None)
@@ -120,7 +123,7 @@ class Coordinator:
         self.beat(ConsumerHeartbeat(group_id="large", caller=Caller(member_id, "/127.0.0.1"), member_id=member_id, member_epoch=-1))
 
     def settle(self) -> None:
-        """Sends heartbeats of all members until none logs a record any more."""
+        """Sends heartbeats of all members until no heartbeat appends a record any more."""
         for _ in range(ROUNDS_TO_REST_MAX):
             before = self.logged
             for member_id in list(self.epochs):

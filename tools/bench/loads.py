@@ -1,7 +1,7 @@
-"""The loads: what a stock client (librdkafka by confluent-kafka) sends, and what is measured.
-
-Each load takes a broker and a scale, and returns figures by name. Payloads are random bytes. Every delivery is checked, and every expected
-record is read. Throughput counts payload bytes (1 MB = 10^6 bytes). The CPU figures count only the broker's processes.
+"""The loads of the benchmarks. A load is a function that sends requests to a broker with a stock client (librdkafka through
+confluent-kafka), and returns the measured figures by name. It takes a broker and a scale. Payloads are random bytes. Every delivery is
+checked, and every expected record is read. Throughput counts payload bytes (1 MB = 10^6 bytes). The CPU figures count only the broker's
+processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READ_SECONDS_MAX = 120
 
 def new_topic(broker: Broker, partitions: int = 1) -> str:
     name = f"bench-{uuid.uuid4().hex[:10]}"
-    admin = AdminClient({**broker.options, "log_level": 3})  # a variable, because the client must exist until the result has arrived
+    admin = AdminClient({**broker.options, "log_level": 3})  # kept in a variable, because the client must exist until the result has arrived
     admin.create_topics([NewTopic(name, partitions, broker.replicas)])[name].result(60)
     time.sleep(0.2)
     return name

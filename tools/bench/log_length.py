@@ -54,7 +54,7 @@ class MeasuredLog:
             append(encode_batch([Record(0, timestamp, None, value)]), acks=1, now_ms=timestamp)
 
     def append_cost(self) -> float:
-        """Returns the CPU microseconds of one append. The time to build the batches does not count."""
+        """Returns the CPU microseconds of one append. The time to build the batches is not included."""
         first = self.length
         batches = [encode_batch([Record(0, FIRST_TIMESTAMP + first + i, None, b"v" * RECORD_BYTES)]) for i in range(REPETITIONS)]
         append, now_ms = self.partition.require_leading().append, FIRST_TIMESTAMP + first
@@ -75,7 +75,7 @@ class MeasuredLog:
         self.append(batches - self.length)
         at_random = [self.random.randrange(batches) for _ in range(REPETITIONS)]
         at_the_end = [max(batches - 1 - self.random.randrange(100), 0) for _ in range(REPETITIONS)]
-        self.read_cost(at_random)  # opens indexes and files, which is not a cost of each read
+        self.read_cost(at_random)  # opens indexes and files, so that the measured reads do not include it
         self.time_cost(at_random)
         measured = [
             ("fetch at the end", self.read_cost(at_the_end)),

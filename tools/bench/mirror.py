@@ -2,8 +2,8 @@
 
 usage: python -m tools.bench.mirror [--megabytes 1024] [--partitions 4] [--batch 65536] [--rounds 3]
 
-The source is filled first. Each round starts an empty target, and measures `ottla mirror --graduate` from its start to its end. Then the
-bytes of the segments are compared.
+The source is filled first. Each round starts an empty target, and measures `ottla mirror --graduate`, which copies everything and ends.
+Then the bytes of the segments are compared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Measures operations that users wait for: a restart after a crash, a rebalance, a command. Each is measured alone, on an Ottla broker.
+"""Measures operations that users wait for: a restart after a crash, a rebalance, a command. Each operation is measured alone, on an Ottla
+broker.
 
 Every function returns rows for the first table of `make bench`: (what, unit, figure).
 """

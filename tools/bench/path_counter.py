@@ -1,8 +1,8 @@
-"""Runs a broker that counts, between two signals, what its event loop executes: by function the calls, the calls of builtins and the
-instructions of Python. A busy machine does not change these numbers.
+"""Runs a broker that counts, between two signals, the work of its event loop: for each function its calls, its calls of builtins, and its
+Python instructions. A busy machine does not change these numbers.
 
-While a broker counts it is many times slower. So its clock and its timers are `SLOWDOWN` times slower too: a pause of 2 ms is over no
-earlier than without the counting, and no request counts as costly.
+While a broker counts it is many times slower. Therefore its clock and its timers are made `SLOWDOWN` times slower too: a timer of 2 ms
+fires after the same amount of work as without the counting, and no request is treated as expensive.
 
 usage: python -m tools.bench.path_counter FILE COMMAND...      (a command of `ottla`; SIGUSR1 begins, SIGUSR2 ends and writes FILE)
 """
@@ -31,7 +31,9 @@ SLOWDOWN = 1000
 
 
 class Work(NamedTuple):
-    """The work of a function: calls of it (and resumptions, if it is a generator), calls of builtins in it, instructions in it."""
+    """The work of a function: how often it was called (or resumed, if it is a generator), how many builtins it called, and how many
+    instructions it executed.
+    """
 
     calls: float
     builtins: float
@@ -53,7 +55,7 @@ class PathCounter:
         self._began: dict[Callable[[], int], int] = {}  # the time of each clock when the counting began
 
     def slow_down(self) -> None:
-        """Replaces the clock and the timers of the broker by ones that are slower from `begin` on."""
+        """Replaces the clock and the timers of the broker by a clock and timers that are slower from `begin` on."""
         clock.monotonic_ns = self._slowed(time.monotonic_ns)  # type: ignore[attr-defined]
         SystemClock.nanoseconds = staticmethod(self._slowed(SystemClock.nanoseconds))
         call_later = LoopTimers.call_later
@@ -105,16 +107,16 @@ class PathCounter:
 
 
 class Watching(Protocol):
-    """Something that watches the broker of its process between two signals."""
+    """The base class of observers of the broker in this process: they observe it between two signals."""
 
     def begin(self, *_signal: object) -> None: ...
 
     def end(self, *_signal: object) -> None:
-        """Ends it, and calls `write_result`."""
+        """Ends the observation, and calls `write_result`."""
 
 
 def write_result(path: Path, found: object) -> None:
-    """Writes the file at once, so that a process that waits for it reads all of it."""
+    """Writes the file atomically, so that a process that waits for it reads the whole file."""
     new = path.with_suffix(".new")
     new.write_text(json.dumps(found))
     new.rename(path)

@@ -1,4 +1,6 @@
-"""Measures the memory of a Spark session while a job runs: of the JVM, of the tasks' Python processes, and of the driver's."""
+"""Measures the memory of a Spark session while a job runs: the memory of the JVM, of the tasks' Python processes, and of the driver's
+Python processes.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ TASKS = "pyspark.daemon"
 
 
 class PeakMemory(threading.Thread):
-    """Samples a process and its child processes during the `with` block. `grown_mib` returns the peak of each kind less its memory at the
-    start.
+    """Samples a process and its child processes during the `with` block. `grown_mib` returns the peak of each kind of process minus its
+    memory at the start.
     """
 
     def __init__(self, pid: int) -> None:

@@ -44,7 +44,7 @@ class Write(NamedTuple):
 
 
 class Writer(ABC):
-    """Something to which a client writes, with the processes that take part."""
+    """The interface of a target for writes, with the processes that take part in a write."""
 
     name: str
     leader_pid: int

@@ -20,8 +20,8 @@ Row = tuple[str, str, float]
 
 
 def run_rounds(brokers: Sequence[Broker], names: Sequence[str], rounds: int, scale: float, able: dict[str, Sequence[str]]) -> Results:
-    """Runs each load on the brokers alternately (A B A B ...), and prints its rows. A failed run is reported and not counted. `able` has
-    the loads of brokers that cannot run all.
+    """Runs each load on the brokers alternately (A B A B ...), and prints its rows. A failed run is reported and left out of the medians.
+    `able` names the loads that a broker can run, for brokers that cannot run all.
     """
     results: Results = {}
     for name in names:

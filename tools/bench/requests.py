@@ -1,10 +1,11 @@
-"""Measures one-record requests of a plain socket: CPU time of the broker and wall time for each request, pinned both ways.
+"""Measures one-record requests of a plain socket: the broker's CPU time and the wall time for each request, with both processes on one core
+and on two cores.
 
 usage: python -m tools.bench.requests [--rounds 4] [--requests 6000]
 
 A request costs twice as much if the scheduler of the system puts broker and client on two cores, because each wakes the other from sleep.
-So each load runs with both processes on one core, and with each on a core of its own. The pipelined load sends `DEPTH` requests in one
-write, as clients do that do not wait for each answer.
+Each load therefore runs twice: with both processes on one core, and with each on its own core. The pipelined load sends `DEPTH` requests in
+one write, as clients do that do not wait for each answer.
 """
 
 from __future__ import annotations

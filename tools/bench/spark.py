@@ -158,8 +158,8 @@ def new_name(kind: str) -> str:
 
 def take_pages() -> None:
     """Writes a large file and deletes it, so that the machine has free pages. A virtual machine returns free memory to its host, and the
-    host takes five times as long as the kernel to provide a page. Without this, loads that write would include that time, by chance one
-    side more than the other.
+    host takes five times as long as the kernel to provide a page. Without this, the figures of loads that write would include that time, by
+    chance for one side more than for the other.
     """
     with tempfile.TemporaryFile() as file:
         for _ in range(PAGES_MIB):
@@ -224,7 +224,7 @@ def compare(bench: Bench, shapes: Sequence[Shape], loads: Sequence[str], rounds:
     print(f"| load | rows | {' | '.join([*columns, *ratio])} |\n|{' --- |' * (2 + len(columns) + len(ratio))}", flush=True)
     for load in loads:
         for shape in shapes:
-            # The first round of each load does not count: the JVM compiles, and workers start.
+            # The first round of each load is ignored: the JVM compiles, and workers start.
             taken = [[bench.run(load, side, shape) for side in bench.sides] for _ in range(rounds + 1)][1:]
             print(f"| {load} | {shape.label} | {' | '.join(figures(shape, taken))} |", flush=True)
 
@@ -243,7 +243,7 @@ NOTHING = "nothing"
 
 
 def compare_with_nothing(bench: Bench, shapes: Sequence[Shape], rounds: int) -> None:
-    """Prints the rates of a source and a sink in Python that do nothing (`spark_nothing.py`): the upper bound of Ottla's."""
+    """Prints the rates of a source and a sink in Python that do nothing (`spark_nothing.py`): Ottla's source and sink cannot be faster."""
     side = bench.sides[0]
     print("\n| does nothing | rows | rows/s | MB/s |\n| --- | --- | --- | --- |")
     for shape in shapes:
@@ -301,7 +301,7 @@ def large_batch(bench: Bench, shape: Shape) -> None:
 
 
 def tables(bench: Bench, shape: Shape) -> None:
-    """Measures a stream into a table of each format on the local disk, without partitions. The first of two runs does not count."""
+    """Measures a stream into a table of each format on the local disk, without partitions. The first of two runs is ignored."""
     side = bench.sides[0]
     for table_format in TABLE_FORMATS:
         times = []

@@ -3,7 +3,7 @@
 usage: python -m tools.bench.spark_codec [--rows 500000]
 
 Rows are JSON values of about 100 bytes or 1 KB, with and without a key. Figures are from the best of several rounds in CPU time, so that
-other work on the machine does not count. Needs the Spark packages that `make test` installs.
+other work on the machine has little influence. Needs the Spark packages that `make test` installs.
 """
 
 from __future__ import annotations

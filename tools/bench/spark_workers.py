@@ -95,7 +95,7 @@ def compare(ways: Sequence[Way], client: ottla.client.Client, shapes: Sequence[S
                     times.append(LOADS[load](way, shape, target))
                     client.delete_topic(target)
                 taken.append(times)
-            kept = taken[1:]  # the first round does not count: the JVM compiles, and workers start
+            kept = taken[1:]  # the first round is ignored: the JVM compiles, and workers start
             cells = [number(shape.rows / statistics.median(times)) for times in zip(*kept, strict=True)]
             cells += [f"{statistics.median(times[-1] / times[at] for times in kept):.2f}" for at in range(len(ways) - 1)]
             print(f"| {load} | {shape.label} | {' | '.join(cells)} |", flush=True)

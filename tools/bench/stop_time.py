@@ -1,5 +1,5 @@
 """Measures a clean stop with many partitions: after they were created, after a record was written to some of them, and without a write
-since the start. Also the starts in between, with their CPU time and memory.
+since the start. It also measures the starts in between, with their CPU time and memory.
 
 usage: python -m tools.bench.stop_time [PARTITIONS [WRITTEN]]
 """

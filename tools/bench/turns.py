@@ -1,11 +1,10 @@
-"""Measures how long a request may block the loop: the longest turn with the largest bodies of every API. Prints a table of the worst
-bodies, then one with the worst body of every API.
-
-A turn is one callback of the event loop: the requests of one read of a socket, a piece of a long request, or a timer. Only the CPU time of
-the loop's thread counts, so that other work of the machine does not. Garbage collections within a turn count. After each body, the check
-that the broker makes every ten seconds (`server/garbage.py`) runs twice: once right after the body, and once as in an idle broker, which
-may run a full collection. The first check counts as a turn, the second has its own column. Each API has its own broker in its own process,
-so that no collection visits objects of another API or the client.
+"""Measures how long a request may block the event loop: sends the largest bodies of every API and finds the longest turn. A turn is one
+callback of the event loop: the requests of one read of a socket, a piece of a long request, or a timer. It prints a table of the worst
+bodies, and a table with the worst body of every API. A turn is measured in CPU time of the loop's thread, so that other work of the machine
+has no influence. Garbage collections within a turn are included. After each body, the check that the broker makes every ten seconds
+(`server/garbage.py`) runs twice: once right after the body, and once as in an idle broker, which may run a full collection. The first check
+is measured as a turn; the second has its own column. Each API has its own broker in its own process, so that no collection visits objects
+of another API or the client.
 
 usage: python -m tools.bench.turns [words in the API's name]
 """
@@ -48,8 +47,8 @@ class Turns(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The result of one body. `longest_ms` is the longest time that the loop was blocked, by a turn or by the check after it; `answer` has
-    the time until the response in ms, and its size in KiB.
+    """The result of one body. `longest_ms` is the longest time for which the loop was blocked, by a turn or by the check after it. `answer`
+    has the time until the response in ms, and the size of the response in KiB.
     """
 
     longest_ms: float

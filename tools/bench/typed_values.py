@@ -52,7 +52,7 @@ def encoded(rows: Sequence[dict[str, Any]]) -> tuple[list[bytes], list[bytes]]:
 
 
 def best(clock: Callable[[], float], uses: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Returns the least seconds of each use, all in turn."""
+    """Runs all uses in turn for several rounds. Returns the shortest time of each in seconds."""
     found = dict.fromkeys(uses, float("inf"))
     for _ in range(ROUNDS):
         for name, use in uses.items():

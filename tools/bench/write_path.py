@@ -72,7 +72,7 @@ class WatchedBroker:
         os.kill(self.process.process.pid, signal.SIGUSR1)
 
     def end(self) -> Any:
-        """Returns what was found since `begin`."""
+        """Returns the measurements since `begin`."""
         os.kill(self.process.process.pid, signal.SIGUSR2)
         deadline = time.monotonic() + RESULT_SECONDS_MAX
         while not self._result_file.exists():

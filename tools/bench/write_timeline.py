@@ -4,7 +4,7 @@ usage: python -m tools.bench.write_timeline [--writes 4000] [--svg FILE]
 
 Three brokers run as processes that note the times of their socket callbacks, sends and writes (`path_times.py`). A client writes one record
 at a time with acks=all to a topic with three replicas. Other work of the machine delays many writes, so the table has the medians of the
-fastest half, and the picture shows the write at the first tenth.
+fastest half of the writes, and the picture shows the write at the tenth percentile.
 """
 
 from __future__ import annotations

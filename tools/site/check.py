@@ -5,7 +5,7 @@ no error, no request leads to another site, and the search finds pages. It write
 `README.png`.
 
 It takes minutes on two busy cores and needs a browser, so it is a separate target and not part of `make test`. First it checks a page that
-has one of each fault: all must be found.
+has one fault of each kind; it must find all of them.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ def faults_of(page: Page) -> list[str]:
 
 
 def blind_spots() -> list[str]:
-    """Checks the page that has one of each fault. Returns the faults that are not found, and those that are found wrongly."""
+    """Checks the page that has one fault of each kind. Returns the faults that are not found, and the faults that are reported but do not
+    exist.
+    """
     with tempfile.TemporaryDirectory() as directory, served(Path(directory)) as address, Browser() as browser:
         (Path(directory) / "index.html").write_text(PLANTED, encoding="utf-8")
         faults = faults_of(browser.open(f"{address}/index.html", width=400))

@@ -4,7 +4,8 @@ usage: python -m tools.bench.latency [--rates 10,1000,50000] [--seconds 15] [--o
 
 The four programs run one after another on the same broker, each for all rates: a pipeline of Ottla, Spark's own connector (at least once),
 Kafka Streams (exactly once, a commit each 100 ms) and Flink (exactly once, a checkpoint each second). Checkpoints are on the disk of the
-temporary directory. Records have 100 bytes. The first `WARM_SECONDS` of a program and the first `SETTLE_SECONDS` of a rate do not count.
+temporary directory. Records have 100 bytes. The first `WARM_SECONDS` of a program and the first `SETTLE_SECONDS` of a rate are not
+measured.
 """
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ QUIET_SECONDS_MAX = 180
 
 @dataclass(frozen=True)
 class Delays:
-    """Milliseconds of a sample of the records, in the order of their production, and the number of records that came out."""
+    """Milliseconds of a sample of the records, in the order of their production, and the number of records that the consumer got."""
 
     milliseconds: list[float]
     count: int
 
 
 def measure(address: str, source: str, sink: str, rate: int, seconds: float) -> Delays:
-    """Produces to `source` at `rate` records per second, and consumes `sink` until as many records came out."""
+    """Produces to `source` at `rate` records per second, and consumes `sink` until the consumer got the same number of records."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_consume, args=(address, sink, theirs))
@@ -61,7 +61,9 @@ def _produce(address: str, topic: str, rate: int, seconds: float) -> int:
 
 
 def _consume(address: str, topic: str, pipe: Connection) -> None:
-    """Reads the records of a topic from its present end, and sends the delays when as many came as the other side says."""
+    """Reads the records of a topic from its current end. When it has read as many records as the producing process reports, it sends the
+    delays.
+    """
     settings = {"bootstrap.servers": address, "group.id": str(uuid.uuid4()), "isolation.level": "read_committed", "fetch.wait.max.ms": 100}
     consumer = Consumer({**settings, "auto.offset.reset": "error", "enable.auto.commit": False})
     partitions = consumer.list_topics(topic).topics[topic].partitions
