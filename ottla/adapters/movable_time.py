@@ -1,9 +1,9 @@
 """A clock and timers that a test moves. If a test fixture has started the broker with a control socket, the broker uses them as
-`Ports.ages`, the clock and timers by which records, sessions and tokens expire. Time passes as usual until it is moved or frozen. `advance`
-makes a span of time pass immediately: the timers that are due in the span are called in the order of their deadlines, each at its own time.
-The span is divided into at most about `STEPS` steps, and a timer that is set during a step is called in the next step at the earliest.
-Otherwise a repeating timer would be called a hundred thousand times for a week. After each step, work in threads is awaited, for at most
-`SETTLE_SECONDS_MAX`.
+`Ports.ages`, the clock and timers for the expiry of records, sessions and tokens. Time passes as usual until it is moved or frozen.
+`advance` makes a span of time pass immediately: the timers that are due in the span are called in the order of their deadlines, each at its
+own time. The span is divided into at most about `STEPS` steps, and a timer that is set during a step is called in the next step at the
+earliest. Otherwise a repeating timer would be called a hundred thousand times for a week. After each step, work in threads is awaited, for
+at most `SETTLE_SECONDS_MAX`.
 
 Only the process that starts the broker can give orders, through a socket that the broker inherits (`TIME_VARIABLE`). An order is a line
 with a JSON object: `{"advance_ms": 1000}`, `{"freeze": true}`, `{"freeze": false}` or `{}`. The answer is a line with `wall_ms`, the time,

@@ -4,9 +4,9 @@ Only one step is sequential: a record's start is known only from the previous re
 field of all records at once, and pyarrow copies keys and values out of the uncompressed bytes. Records of consecutive batches in a Fetch
 answer are decoded together, some megabytes at a time, so that small batches are not slow.
 
-Compaction leaves gaps between offsets, and a fetch may begin and end inside a batch. Only offsets from the requested start up to the end of
-the plan are returned. Damaged batches raise `DamagedBatchError` with the offset of the first one. The client has already dropped control
-batches and, under read_committed, aborted batches, and has checked the checksums.
+After compaction there are gaps between offsets, and a fetch may begin and end inside a batch. Only offsets from the requested start up to
+the end of the plan are returned. Damaged batches raise `DamagedBatchError` with the offset of the first one. The client has already dropped
+control batches and, under read_committed, aborted batches, and has checked the checksums.
 """
 
 from __future__ import annotations

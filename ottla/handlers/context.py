@@ -77,7 +77,7 @@ class Pending:
         self.error: Exception | None = None
         """The failure, if there is no answer."""
         self.abandon: Callable[[], None] | None = None
-        # What `then` has registered.
+        # The functions that `then` has registered.
         self.answered: Callable[[Any], object] | None = None
         self.failed: Callable[[Exception], object] | None = None
 

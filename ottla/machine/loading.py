@@ -7,7 +7,7 @@ calls. A batch in a client's transaction is applied as transactional and takes e
 Invariants: offsets only increase; a batch that compaction has emptied still advances the offset; a batch that cannot be decoded is skipped,
 and so is a control batch of an unknown kind.
 
-The caller provides a function that reads the bytes. The machine decodes the records, and skips those that it cannot decode.
+The caller provides a function that reads the bytes. The machine decodes the records, and skips records that it cannot decode.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ class Pipeline:
             writer = writer.trigger(availableNow=True)
         elif self.trigger not in (AVAILABLE_NOW, AS_SOON_AS_POSSIBLE):
             writer = writer.trigger(processingTime=self.trigger)
-        from ottla.spark.quick_checkpoints import quick_checkpoints
+        from ottla.spark.session import quick_checkpoints
 
         with quick_checkpoints(session):
             query = writer.start()

@@ -1,4 +1,5 @@
-"""Makes a Spark session for pipelines: checks requirements, finds Java, and makes workers use the driver's Python interpreter by default.
+"""Makes a Spark session for pipelines: checks requirements, finds Java, makes workers use the driver's Python interpreter by
+default, and writes checkpoints on local disks quickly.
 
 A missing requirement raises `MissingRequirementError` of one line, before Spark would fail with a stack trace.
 """
@@ -66,6 +67,13 @@ UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 """Spark's setting for the class that writes checkpoint files."""
+
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+LOCAL_FILE_SYSTEM = "fs.file.impl"
+QUICK_CHECKPOINTS = {
+    LOCAL_FILE_SYSTEM: "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",  # the cached one was made with the session's settings
+}
 
 _AS_PROPERTY = SAID_BY_THE_FAILURE.replace("\\", "\\\\")
 _QUIET_LOGS = f"""rootLogger.level = error
@@ -245,3 +253,30 @@ def _silence(settings: dict[str, str], folder: Path) -> None:
     file = folder / "log4j2.properties"
     file.write_text(_QUIET_LOGS)
     settings["spark.driver.extraJavaOptions"] = f"{options} -Dlog4j2.configurationFile={file.as_uri()}".strip()
+
+
+@contextmanager
+def quick_checkpoints(session: Any) -> Iterator[None]:
+    """Gives a query that is started in the block Hadoop's plain local file system, if its session has `LOCAL_CHECKPOINTS`. Spark copies the
+    session's settings when a query starts, so other queries and files are not affected.
+
+    Spark writes two small files for each batch. Hadoop's usual file system for local paths adds a file with a checksum to each, and starts
+    `chmod` for all four. Its file system without checksums starts it twice. Spark's RocksDB state store needs the usual file system.
+    """
+    from ottla.spark.spark_versions import LOCAL_CHECKPOINTS
+
+    settings = session.conf
+    if (
+        settings.get(CHECKPOINT_MANAGER, "") != LOCAL_CHECKPOINTS
+        or "RocksDB" in settings.get(STATE_STORE, "")
+        or settings.get(LOCAL_FILE_SYSTEM, "")
+    ):
+        yield
+        return
+    for name, value in QUICK_CHECKPOINTS.items():
+        settings.set(name, value)
+    try:
+        yield
+    finally:
+        for name in QUICK_CHECKPOINTS:
+            settings.unset(name)

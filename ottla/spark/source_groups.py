@@ -51,7 +51,7 @@ def find_groups() -> tuple[str, ...]:
 
 
 def run_of_task() -> str:
-    """Returns the start of the id of the query's run, which differs from those of other runs; empty outside of a query's task."""
+    """Returns the start of the id of the query's run, which differs from the start of other runs' ids; empty outside of a query's task."""
     return (_run_of_task() or "")[:RUN_LETTERS]
 
 

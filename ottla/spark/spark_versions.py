@@ -62,7 +62,7 @@ LOCAL_CHECKPOINTS = ".".join([
 ])  # fmt: skip
 """The `CHECKPOINT_MANAGER` for a local disk. With Spark's default, Hadoop starts nine processes for each batch (chmod, readlink), so the
 two checkpoint files of a batch take three times as long. With this class Spark may miss a second driver that writes the same file at the
-same moment. The sink then fences one of the two drivers (`relay.py`). Four processes are left (`quick_checkpoints.py`)."""
+same moment. The sink then fences one of the two drivers (`relay.py`). Four processes are left (`session.quick_checkpoints`)."""
 
 
 def has_start_of_batches() -> bool:

@@ -156,7 +156,7 @@ def _last_known(opening: Opening, damage: DamagedLogError) -> str:
 
 
 def _compacted_end(opening: Opening, names: list[str]) -> int:
-    """Returns the offset up to which the log may have gaps, because it was compacted: the largest offset in the names of `.compacted`
+    """Returns the end of the offsets that may have gaps, because the log was compacted: the largest offset in the names of `.compacted`
     files. Kafka writes no such file. Without one, returns `NEVER` if the clean offset or the cleanup policy shows that the log may have
     been compacted, else 0."""
     ends = compacted_ends(names)

@@ -207,7 +207,7 @@ def test_a_subscription_to_client_metrics_survives_until_nothing_of_it_is_set(cl
 
 
 def test_one_resource_twice_in_a_request(cluster: Cluster) -> None:
-    """Both entries are refused, because nobody could know which of them is in force."""
+    """Both entries are refused, because it would be unknown which of them is in force."""
     request = ConfigRequest(resource_type=CONFIG_TOPIC, name="t", entries=[ConfigEntry(name="retention.ms", operation=SET, value="5")])
     answers: list[list[ConfigResult]] = []
     cluster.loop.alter_configs([request, request], False, answers.append)

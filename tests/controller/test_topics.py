@@ -179,7 +179,8 @@ def test_a_crash_between_the_two_steps_of_a_deletion_is_finished_at_the_start() 
 
 
 def test_a_crash_between_write_and_apply_loses_nothing() -> None:
-    """The topic is in the metadata store, though no broker has been told. After the next start the topic is complete and has leaders."""
+    """The topic is in the metadata store, though no broker has the partitions yet. After the
+    next start the topic is complete and has leaders."""
     cluster = Cluster()
     plan = topics.decide_create_topics(
         cluster.metadata, cluster.config, SeededRandom(2), [NewTopic(name="a", num_partitions=2)], validate_only=False

@@ -16,8 +16,8 @@ from ottla.client import EARLIEST, LATEST, Client, TopicPartition
 from ottla.spark import Pipeline
 from ottla.spark.errors import QueryFailedError
 from ottla.spark.progress import progress_after
-from ottla.spark.quick_checkpoints import FILE_SYSTEM, STATE_STORE
 from ottla.spark.runner import run_pipelines
+from ottla.spark.session import LOCAL_FILE_SYSTEM, STATE_STORE
 from ottla.spark.state_file import STOPPED
 from ottla.spark.verify import verify
 from ottla.testing.broker import Broker
@@ -224,7 +224,7 @@ def test_a_checkpoint_has_no_files_with_checksums_which_cost_a_process_each(worl
     finally:
         world.session.conf.unset(STATE_STORE)
     assert Path(counts.checkpoint, "offsets", ".1.crc").exists(), "this store needs the usual file system"
-    assert world.session.conf.get(FILE_SYSTEM, "") == ""
+    assert world.session.conf.get(LOCAL_FILE_SYSTEM, "") == ""
 
 
 def test_reports_of_batches_are_fetched_from_the_last_known_one_on(world: World) -> None:

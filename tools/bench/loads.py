@@ -28,7 +28,7 @@ READ_SECONDS_MAX = 120
 
 def new_topic(broker: Broker, partitions: int = 1) -> str:
     name = f"bench-{uuid.uuid4().hex[:10]}"
-    admin = AdminClient({**broker.options, "log_level": 3})  # kept in a variable, because the client must exist until the result has arrived
+    admin = AdminClient({**broker.options, "log_level": 3})  # the client must exist until the result has arrived
     admin.create_topics([NewTopic(name, partitions, broker.replicas)])[name].result(60)
     time.sleep(0.2)
     return name

@@ -100,7 +100,7 @@ def _directory_id(path: Path) -> str:
 
 
 def _copy_all(args: Args, directories: list[Path], partial: Path) -> float | None:
-    """Copies all directories as of one moment. Returns the milliseconds for which the broker was suspended; None if it was not running."""
+    """Copies all directories as of one moment. Returns how long the broker was suspended, in milliseconds; None if it was not running."""
     from ottla.testing.snapshot import copy_data
 
     running = running_broker(args)

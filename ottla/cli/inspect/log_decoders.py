@@ -28,7 +28,7 @@ _MODULES = {
 
 
 def decode_record(record: Record, kind: str) -> tuple[str | None, str | None]:
-    """Returns key and value in the form in which they are printed. `kind` is a key of `_MODULES`, or empty for plain text. A null value of
+    """Returns key and value as they are printed. `kind` is a key of `_MODULES`, or empty for plain text. A null value of
     a known record type is `<DELETE>`, other nulls are None.
     """
     if kind and record.key is not None and len(record.key) >= 2:

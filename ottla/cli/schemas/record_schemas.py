@@ -5,7 +5,7 @@ A schema file is Avro (`.avsc`), Protobuf (`.proto`, or compiled as `.desc`, `.b
 With a registry, each value begins with a header that has the id of its schema (`registry.py`). `produce` uses the newest schema of the
 subject TOPIC-value, or the schema that `--schema-id` names. With `--schema` it stores the schema of the file as a version of TOPIC-value,
 and uses it. With `--key-schema` it does the same for keys and TOPIC-key; otherwise keys are unchanged. `consume` refuses values without
-the header, and leaves keys without it unchanged.
+the header, and does not change keys without it.
 
 Without a registry, values have no header. With `--framed`, `consume` skips the header, which each value must then have.
 """

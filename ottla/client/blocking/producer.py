@@ -409,7 +409,7 @@ class Producer:
                 return
 
     def _in_transaction(self, leaders: Mapping[int, Sequence[TopicPartition]]) -> dict[int, list[TopicPartition]]:
-        """Returns those of the partitions that belong to the open transaction. A background call adds the others."""
+        """Returns the given partitions that belong to the open transaction. A background call adds the others."""
         others = self._transactional().not_added(partition for some in leaders.values() for partition in some)
         if others:
             self._routes.background_calls.begin(_TRANSACTION, partial(self._add, others), failed=self._not_added)

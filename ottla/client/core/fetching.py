@@ -4,7 +4,7 @@
 before records are decoded. Under read_committed it drops the batches of aborted transactions: the answer lists the producer id and first
 offset of each, and an abort marker ends the transaction. Control batches are never returned as records. A damaged batch ends the
 partition's part of an answer: the batches before it are returned, and the next Fetch, which begins with it, has the error CORRUPT_MESSAGE.
-`read_headers` is for copies of a log: whoever stores the batches checks them.
+`read_headers` is for copies of a log: the broker that stores the batches checks them.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def read_partition(partition: TopicPartition, start: int, result: Any, is_commit
     open_aborts: set[int] = set()
     end = 0
     try:
-        for header, batch in sound_batches(partition, data):
+        for header, batch in sound_batches(partition, memoryview(data)):
             next_offset, end = max(next_offset, header.next_offset), end + len(batch)
             if header.last_offset < start:
                 continue
@@ -149,11 +149,10 @@ def read_headers(partition: TopicPartition, start: int, result: Any, is_committe
     return _fetched(partition, start, next_offset, batches, (), result, data)
 
 
-def sound_batches(partition: TopicPartition, data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+def sound_batches(partition: TopicPartition, data: Buffer) -> Iterator[tuple[BatchHeader, Buffer]]:
     """Yields the whole batches in `data`, and raises WireError for a damaged one."""
-    view = memoryview(data)
-    for position, header in iter_batches(view):
-        batch = view[position : position + header.size_bytes]
+    for position, header in iter_batches(data):
+        batch = data[position : position + header.size_bytes]
         if header.magic != MAGIC:
             raise WireError(f"{partition} holds batches of magic {header.magic}, only {MAGIC} can be read")
         if not check_crc(batch, 0, header.size_bytes):

@@ -95,7 +95,7 @@ class ExactTarget:
         """Appends the batches before the damaged one of a refused part. Returns None if no batch is damaged."""
         size = count = 0
         try:
-            for _, batch in sound_batches(partition, part.records):
+            for _, batch in sound_batches(partition, memoryview(part.records)):
                 size, count = size + len(batch), count + 1
         except WireError as error:
             sound = part._replace(records=memoryview(part.records)[:size], batch_count=count)

@@ -32,7 +32,7 @@ LIMITS = FetchLimits(MAX_WAIT_MS, 1, FETCH_BYTES, FETCH_BYTES)
 
 
 class Answer(NamedTuple):
-    """What was read, and the failures of partitions of which nothing was read."""
+    """The records that were read, and the failures of partitions without records."""
 
     fetched: list[Fetched]
     failures: Failures

@@ -77,7 +77,7 @@ def _limit_session(broker: Broker, connection: ConnectionInfo, authentication: A
 
 
 def _prove(broker: Broker, connection: ConnectionInfo, exchange: Exchange, token: bytes) -> Pending:
-    """Executes one step of the exchange by which a broker proves its identity."""
+    """Executes one step of the exchange that proves a broker's identity."""
     pending = Pending()
 
     def stepped(outcome: StepResult) -> None:

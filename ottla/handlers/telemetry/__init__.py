@@ -1,1 +1,1 @@
-"""Handlers of the APIs by which clients push their metrics (KIP-714)."""
+"""Handlers of the APIs that clients push their metrics with (KIP-714)."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.identifiers import CLIENT_ID_CHARACTERS_MAX
-from ottla.base.loop.guarded import guarded
+from ottla.base.loop.guarded import call_guarded, guarded
 from ottla.handlers.advertised_levels import served
 from ottla.handlers.context import Broker, ConnectionInfo, ForwardedAnswer, Pending, RequestContext, Task
 from ottla.handlers.served_apis import ServedApi
@@ -321,22 +321,8 @@ class UnansweredRequest(Slot):
 
     def arrived(self, response: Any) -> None:
         """Answers the request with a response, or with the response of a task or of another `Pending`."""
-        connection = self._connection
-        try:
-            if type(response) is GeneratorType or type(response) is Pending:
-                self._take(response)
-                return
-            route, dispatcher = self._route, self._dispatcher
-            now_ns = dispatcher.now_ns()
-            route.parked_nanoseconds += now_ns - self._parked_ns
-            route.waited[(now_ns - self._started_ns).bit_length()] += 1
-            if dispatcher.throttling is not None:
-                dispatcher.throttling.note(connection, route, response)
-            if self._is_change:
-                connection.release()
-            connection.fill(self, route.encode(response, self._correlation_id))
-        except Exception as error:
-            connection.fail(error)
+        is_later = type(response) is GeneratorType or type(response) is Pending
+        call_guarded(self._take if is_later else self._answer, self._connection.fail, response)
 
     def _take(self, response: Any) -> None:
         connection, dispatcher = self._connection, self._dispatcher
@@ -348,10 +334,21 @@ class UnansweredRequest(Slot):
             self.abandon = response.abandon
             response.then(self.arrived, connection.fail)
         else:
-            self.arrived(response)
+            self._answer(response)
 
     def _take_in_steps(self, task: Task) -> Iterator[None]:
         self._take((yield from task))
+
+    def _answer(self, response: Any) -> None:
+        connection, route, dispatcher = self._connection, self._route, self._dispatcher
+        now_ns = dispatcher.now_ns()
+        route.parked_nanoseconds += now_ns - self._parked_ns
+        route.waited[(now_ns - self._started_ns).bit_length()] += 1
+        if dispatcher.throttling is not None:
+            dispatcher.throttling.note(connection, route, response)
+        if self._is_change:
+            connection.release()
+        connection.fill(self, route.encode(response, self._correlation_id))
 
 
 def for_extended_connections(key: int, handle: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import Message, Request, Response, Struct, Uuid, array, i16, i32, i64, string, uuid
+from ottla.wire.schema import Message, Request, Response, Struct, Uuid, array, i16, i32, i64, is_flexible, string, uuid
 
-FLEXIBLE_SINCE, TOPIC_IDS_SINCE = 8, 10
+TOPIC_IDS_SINCE = 10
 
 
 class OffsetCommitRequestPartition(Struct):
@@ -33,7 +33,7 @@ class OffsetCommitRequest(Request):
         """Returns the shape of a dynamic member's request for one partition without metadata."""
         partition = OffsetCommitRequestPartition(committed_metadata="")
         topic = OffsetCommitRequestTopic(name="topic" if version < TOPIC_IDS_SINCE else "", partitions=[partition])
-        return [cls(group_id="group", member_id="member", topics=[topic])] if version >= FLEXIBLE_SINCE else []
+        return [cls(group_id="group", member_id="member", topics=[topic])] if is_flexible(cls, version) else []
 
 
 class OffsetCommitResponsePartition(Struct):

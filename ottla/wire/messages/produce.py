@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ottla.wire import schema
 from ottla.wire.schema import Message, Records, Request, Response, Struct, Uuid, array, i16, i32, i64, nested, records, string, uuid
 
-FLEXIBLE_SINCE, TOPIC_IDS_SINCE = 9, 13
+TOPIC_IDS_SINCE = 13
 
 
 class PartitionProduceData(Struct):
@@ -29,7 +30,7 @@ class ProduceRequest(Request):
         """Returns the shape of records for one partition, without a transaction."""
         name = "topic" if version < TOPIC_IDS_SINCE else ""
         data = TopicProduceData(name=name, partition_data=[PartitionProduceData(records=b"records")])
-        return [cls(topic_data=[data])] if version >= FLEXIBLE_SINCE else []
+        return [cls(topic_data=[data])] if schema.is_flexible(cls, version) else []
 
 
 class BatchIndexAndErrorMessage(Struct):

@@ -154,7 +154,7 @@ def test_readers_use_one_connection_after_the_other(client: Client, topic: str, 
     assert next(left).start == 0
     client.close()
     assert list(left) == []
-    assert not opened[2].is_open, "nobody would close it"
+    assert not opened[2].is_open, "no code would close it"
 
 
 def test_producers_and_consumers(client: Client, topic: str) -> None:
