@@ -97,7 +97,7 @@ def fish(offline: Ottla, tmp_path: Path, need_program: Callable[[str], str]) -> 
     def complete(line: str) -> list[str]:
         command = [shell, "--no-config", "-c", f"source {script}; cd {tmp_path}; complete -C '{line}'"]
         environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
         assert done.stderr == ""
         return [found.partition("\t")[0] for found in done.stdout.splitlines()]
 

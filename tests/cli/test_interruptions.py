@@ -25,7 +25,7 @@ def shell(broker: Broker, line: str, **environment: str) -> subprocess.Completed
     """A line of bash in which `ottla` is this program and $B the connection."""
     script = f'ottla() {{ "{sys.executable}" -m ottla.cli.main "$@"; }}; B="-b {broker.bootstrap_server}"; {line}'
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=variables, timeout=60, check=False)
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=variables, timeout=300, check=False)
 
 
 @pytest.fixture

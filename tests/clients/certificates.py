@@ -31,5 +31,5 @@ class Authority:
         return both
 
     def _run(self, *words: str) -> None:
-        done = subprocess.run([self._openssl, *words], capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run([self._openssl, *words], capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr

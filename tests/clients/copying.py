@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 RECORDS_PER_TRANSACTION = 50
 ABORTS = 0.1
-SECONDS = 20
+SECONDS = 60
 PATIENT = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,

@@ -81,7 +81,7 @@ def paste(bin_directory: Path, tutorial_broker: BrokerProcess) -> Paste:
 
     def run(line: str) -> str:
         line = line.replace("localhost:9092", tutorial_broker.address)
-        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=bin_directory, timeout=160, check=False)
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=bin_directory, timeout=300, check=False)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
 
@@ -187,5 +187,5 @@ def test_lines_of_the_operations_guide(paste: Paste, bin_directory: Path, tutori
     assert "Completed" in "".join(map(paste, ACCEPTED))
     for line in NOT_HERE:
         command = ["sh", "-c", line.replace("localhost:9092", tutorial_broker.address)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=bin_directory, timeout=160, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=bin_directory, timeout=300, check=False)
         assert (done.returncode, (done.stdout + done.stderr).count("\n")) == (1, 1), f"{line}\n{done.stdout}{done.stderr}"

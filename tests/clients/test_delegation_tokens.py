@@ -108,7 +108,7 @@ def test_kafkas_tool_and_ours(broker: BrokerProcess, tmp_path: Path, need_progra
 
     def ours(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "ottla.cli.main", "kafka-delegation-tokens", *words, *common]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     created = java.run(TOOL, *common, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
     assert created.returncode == 0, created.stderr

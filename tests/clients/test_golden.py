@@ -26,7 +26,7 @@ DRAWN = {"client_instance_id", "cluster_id", "leader", "member_id", "session_id"
 MEASURED = {"throttle_time_ms"}
 CRC, TIMES = slice(17, 21), slice(27, 43)
 """Their places in the header of a batch."""
-SECONDS = 30
+SECONDS = 60
 
 
 @dataclass

@@ -22,7 +22,7 @@ def kcat(broker: BrokerProcess, need_program: Callable[[str], str]) -> Kcat:
 
     def run(*arguments: str, given: str = "") -> str:
         command = [program, "-b", broker.address, "-X", "fetch.wait.max.ms=50", *arguments]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=160, check=False)
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

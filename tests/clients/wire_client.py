@@ -13,7 +13,7 @@ from ottla.wire.framing import load, read_response_header, write_request
 from ottla.wire.messages.api_versions import EXTENSIONS_VERSION, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.schema import Request, Response, Struct
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 class WireClient:

@@ -24,8 +24,8 @@ from tests.docs.pages import ROOT, Block
 
 PORTS = ("9092", "9093", "9094", "9095", "9404", "2181", "8080")
 CONFTEST = "# conftest.py\n"
-SECONDS_MAX = 120
-READY_SECONDS_MAX = 120
+SECONDS_MAX = 300
+READY_SECONDS_MAX = 300
 UNUSED_PLUGINS = ("cacheprovider", "randomly", "hypothesispytest", "xdist", "xdist.looponfail")
 """Plugins of pytest that are installed for our own tests, and that no page uses. Importing them takes half the time of a short run."""
 SHIM = """\

@@ -20,7 +20,7 @@ from tests.docs.pages import DOCS, ROOT, blocks_of
 
 COMPOSE = [block.text for block in blocks_of(DOCS / "configuration.md") if block.language == "yaml"]
 IMAGES = ("apache", "confluent", "bitnami")
-SECONDS_MAX = 20
+SECONDS_MAX = 300
 
 
 class Started(NamedTuple):

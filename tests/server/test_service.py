@@ -98,13 +98,13 @@ def test_signals_stop_once_and_reload_often() -> None:
 
 
 def test_orphans_are_reaped() -> None:
-    done = subprocess.run([sys.executable, "-c", ORPHANAGE], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([sys.executable, "-c", ORPHANAGE], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.split() == ["3", "0"]
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_the_first_process_reaps_and_can_be_made_to_stop(loop: str) -> None:
-    done = subprocess.run([sys.executable, "-c", FIRST_PROCESS, loop], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", FIRST_PROCESS, loop], capture_output=True, text=True, timeout=300, check=False)
     assert (done.stdout, done.returncode) == ("reaped\n", 128 + signal.SIGTERM), done.stderr
 
 
@@ -129,7 +129,7 @@ def test_a_broker_notifies_systemd_when_it_serves_reloads_and_stops(tmp_path: Pa
                 assert outcome in log.read_text()
             process.terminate()
             assert sock.recv(200).startswith(b"STOPPING=1")
-            out, _ = process.communicate(timeout=20)
+            out, _ = process.communicate(timeout=300)
             assert out.startswith("READY 127.0.0.1:")
             assert process.returncode == 0
         finally:
@@ -174,7 +174,7 @@ raise SystemExit(main(["start", "--ephemeral", "--port", "0"]))
 
 def test_sigterm_ends_a_start_that_is_not_ready() -> None:
     """Without a handler, the kernel would not end the first process of a container by SIGTERM."""
-    done = subprocess.run([sys.executable, "-c", TERMINATED_EARLY], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", TERMINATED_EARLY], capture_output=True, text=True, timeout=300, check=False)
     assert (done.stdout, done.returncode) == ("", 1)
     assert done.stderr.splitlines()[-1] == "error: stopped by SIGTERM before it was ready"
 
@@ -200,7 +200,7 @@ raise SystemExit(main(["start", "--ephemeral", "--port", "0"]))
 def test_sigterm_while_the_loop_runs_and_the_broker_is_not_ready_is_not_lost(loop: str) -> None:
     """An exception in the signal's handler would be raised in whatever callback is running. The loop would log it, and the broker would
     continue."""
-    done = subprocess.run([sys.executable, "-c", TERMINATED_ON_THE_LOOP, loop], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", TERMINATED_ON_THE_LOOP, loop], capture_output=True, text=True, timeout=300, check=False)
     assert (done.stdout, done.returncode) == ("", 1), done.stderr
     assert done.stderr.splitlines()[-1] == "error: stopped by SIGTERM before it was ready"
     assert "Traceback" not in done.stderr

@@ -23,7 +23,7 @@ def _program(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
     script.write_text(
         "import os, subprocess, sys, time\nfrom ottla.spark.java_output import filtered_stderr\n" + textwrap.dedent(body)
     )
-    return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False)
 
 
 STARTED = """

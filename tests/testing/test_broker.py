@@ -102,7 +102,7 @@ def test_a_broker_that_was_never_started_is_an_error() -> None:
 
 def test_a_run_without_stop_ends_its_broker() -> None:
     code = "import ottla.testing; broker = ottla.testing.Broker().start(); print(broker.process.pid, broker.data_dir)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
     pid, data_dir = done.stdout.split()
     assert not is_alive(int(pid))
     assert not Path(data_dir).exists()

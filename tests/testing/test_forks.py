@@ -76,7 +76,7 @@ def test_afterwards(kafka_broker, kafka_topic):
 
 def script(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", text, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize("how", ["exit", "exception", "stop", "close"])

@@ -45,7 +45,7 @@ def run(directory: Path, source: str, *options: str, **environment: str) -> subp
     command = [sys.executable, "-m", "pytest", "-q", "-p", "ottla.testing.plugin", "-p", "no:cacheprovider", *options]
     settings = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT), **environment}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "OTTLA_"))}
-    return subprocess.run(command, cwd=directory, env={**kept, **settings}, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=directory, env={**kept, **settings}, capture_output=True, text=True, timeout=300, check=False)
 
 
 def check_passed(done: subprocess.CompletedProcess[str], count: int) -> None:
@@ -149,7 +149,7 @@ def test_name(kafka_broker, kafka_topic, text):
 
 def test_a_run_that_does_not_use_the_plugin_imports_nothing_for_it() -> None:
     code = "import sys, pytest; before = set(sys.modules); import ottla.testing.plugin; print(*sorted(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
     assert set(done.stdout.split()) <= {"ottla", "ottla.testing", "ottla.testing.plugin", "uuid", "platform", "_uuid"}
 
 

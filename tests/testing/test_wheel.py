@@ -35,7 +35,7 @@ def test_a_consumer(kafka_broker, kafka_topic):
 def done(command: list[str], directory: Path) -> str:
     """Runs a command in a directory and environment without this source tree; returns its output."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST_", "OTTLA_", "KAFKA_", "VIRTUAL_"))}
-    finished = subprocess.run(command, cwd=directory, env=kept, capture_output=True, text=True, timeout=150, check=False)
+    finished = subprocess.run(command, cwd=directory, env=kept, capture_output=True, text=True, timeout=300, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout
 

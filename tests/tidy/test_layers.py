@@ -20,7 +20,7 @@ LINT = "import sys; from importlinter.cli import lint_imports_command; sys.exit(
 
 def _lint(root: Path, contract: str | None = None) -> subprocess.CompletedProcess[str]:
     options = ["--no-cache", "--no-logo", *(["--contract", contract] if contract else [])]
-    return subprocess.run([sys.executable, "-c", LINT, *options], cwd=root, capture_output=True, text=True, timeout=170, check=False)
+    return subprocess.run([sys.executable, "-c", LINT, *options], cwd=root, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ LIST_MODULES = "import sys, json, importlib; importlib.import_module(sys.argv[1]
 
 def _imported_by(module: str) -> set[str]:
     command = [sys.executable, "-c", LIST_MODULES, module]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
     return set(json.loads(done.stdout))
 
 
@@ -57,5 +57,5 @@ def test_a_broker_that_is_alone_imports_nothing_that_only_a_cluster_needs() -> N
         "    await server.stop()\n"
         "asyncio.run(main())\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=170, check=True)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
     assert sorted(ONLY_IN_CLUSTERS & set(json.loads(done.stdout.splitlines()[-1]))) == []

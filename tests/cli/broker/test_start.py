@@ -180,7 +180,7 @@ def test_dev_leaves_nothing_behind(offline: Ottla, tmp_path: Path) -> None:
             assert [row.split("\t")[0] for row in listed.out.splitlines()] == ["a", "b"]
         finally:
             process.terminate()
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (0, "")
     assert list(tmp_path.glob("ottla-*")) == []
     assert all(json.loads(entry) for entry in err.splitlines())

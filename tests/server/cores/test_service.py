@@ -68,7 +68,7 @@ def running(directory: Path, *options: str) -> Iterator[Service]:
         yield service
     finally:
         service.process.send_signal(signal.SIGTERM)
-        service.process.communicate(timeout=120)
+        service.process.communicate(timeout=300)
 
 
 @pytest.fixture
@@ -184,4 +184,4 @@ def test_directories_are_not_mixed_up(directory: Path) -> None:
 
 def refused(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ottla", "start", "--data-dir", str(directory), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
