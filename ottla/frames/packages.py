@@ -10,8 +10,8 @@ from typing import Any
 from ottla.frames.errors import FrameError, FrameUsageError, MissingPackageError
 from ottla.schemas import errors as schemas
 
-_OF_THE_EXTRA = ("duckdb", "numpy", "pyarrow")
-"""Packages of the extra `ottla[frame]`. The user chooses the libraries of DataFrames."""
+INSTALL = "'duckdb>=2' 'numpy>=2' 'pyarrow>=18'"
+"""The packages of the extra `ottla[frame]`, for pip. Ottla is in no package index. The user chooses the libraries of DataFrames."""
 
 
 def library(name: str) -> Any:
@@ -20,7 +20,7 @@ def library(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         missing = (error.name or name).partition(".")[0]
-        wanted = "'ottla[frame]'" if missing in _OF_THE_EXTRA else missing
+        wanted = INSTALL if f"'{missing}>" in INSTALL else missing
         raise MissingPackageError(f"{missing} cannot be imported; install it: pip install {wanted}", name=missing) from None
 
 

@@ -72,5 +72,6 @@ def test_a_missing_extra_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     console = ConsoleProcess([*NOWHERE, "--port", "0"], lines.put)
     assert not console.wait_until_decided()
     console.stop()
-    assert lines.get_nowait() == "no console: starlette cannot be imported; install it: pip install 'ottla[console]'"
+    packages = "'starlette>=1.0' 'uvicorn>=0.40' 'jinja2>=3.1'"
+    assert lines.get_nowait() == f"no console: starlette cannot be imported; install it: pip install {packages}"
     assert lines.empty()

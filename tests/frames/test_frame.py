@@ -264,7 +264,7 @@ def test_a_missing_package_is_named_with_its_command() -> None:
         "import sys; sys.modules['pyarrow'] = None\nimport ottla\ntry: ottla.frame('orders')\nexcept ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
-    assert done.stdout == "pyarrow cannot be imported; install it: pip install 'ottla[frame]'\n"
+    assert done.stdout == "pyarrow cannot be imported; install it: pip install 'duckdb>=2' 'numpy>=2' 'pyarrow>=18'\n"
 
 
 def test_the_package_offers_it_and_nothing_else() -> None:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.console import console
+from ottla.frames import packages
+from ottla.spark.tables import formats
 from tools import dist
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,6 +137,13 @@ def test_pages_and_messages_name_only_extras_that_exist_and_no_install_from_an_i
         for extra in re.findall(r"(?:\bottla|'\.)\[(\w+(?:,\w+)*)\]", text):
             assert set(extra.split(",")) <= set(PROJECT["optional-dependencies"]), page
         assert not INSTALL_FROM_AN_INDEX.findall(text), page
+
+
+def test_errors_name_the_packages_of_the_extras() -> None:
+    """As pyproject does, so the command works in a checkout too."""
+    commands = {"frame": packages.INSTALL, "console": console.INSTALL, "table": formats.INSTALL}
+    for extra, command in commands.items():
+        assert command.removeprefix("pip install ") == " ".join(f"'{one}'" for one in PROJECT["optional-dependencies"][extra])
 
 
 def test_an_install_from_an_index_is_found() -> None:

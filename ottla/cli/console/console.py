@@ -12,6 +12,9 @@ from ottla.cli.optional import library, part
 from ottla.cli.options import DEFAULT_TIMEOUT_MS, properties_of
 from ottla.client.addresses import DEFAULT_BOOTSTRAP
 
+INSTALL = "'starlette>=1.0' 'uvicorn>=0.40' 'jinja2>=3.1'"
+"""The packages of the extra `ottla[console]`, for pip. Ottla is in no package index."""
+
 
 @command(
     "console",
@@ -34,7 +37,7 @@ from ottla.client.addresses import DEFAULT_BOOTSTRAP
 )
 def _console(args: Args) -> int:
     for name in ("starlette", "uvicorn", "jinja2"):
-        library(name, "'ottla[console]'")
+        library(name, INSTALL)
     from ottla.console.desk import LOOPBACK, Settings
     from ottla.console.schemas import Schemas
     from ottla.console.server import ConsoleRefused, serve

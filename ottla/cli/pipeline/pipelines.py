@@ -411,10 +411,11 @@ def _compact(args: Args, output: Output) -> None:
         raise UsageError(f"no pipeline of {args.file} writes a table")
     try:
         from ottla.spark.tables.compaction import compact
+        from ottla.spark.tables.formats import INSTALL
 
         rows = [CompactionRow(group, table.uri, *compact(table)) for group, table in tables]
     except PipelineError as error:
         raise Refused(str(error), type(error).__name__) from None
     except ModuleNotFoundError as error:
-        raise Refused(f"{error.name} is missing; it is in the extra ottla[table]", type(error).__name__) from None
+        raise Refused(f"{error.name} is missing; install it: {INSTALL}", type(error).__name__) from None
     output.rows("tables", CompactionRow, rows)

@@ -10,7 +10,7 @@ finds its successor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.errors import ApiError, ErrorCode, error_code
@@ -191,7 +191,7 @@ class ClusterCore:
             if topic.name == name and not topic.error_code:
                 return topic
             if topic.error_code and (auto_create or topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                raise refused(error_code(topic.error_code), f"topic {name!r}")
+                raise refused(error_code(topic.error_code), f"topic {name!r}{_ADVICE.get(topic.error_code, '')}")
         raise (yield from self.unknown_topic(name))
 
     def unknown_topic(self, name: str) -> Conversation[KafkaError]:
@@ -423,6 +423,12 @@ class ClusterCore:
                     raise failure
                 self.metadata.forget(partitions)
                 yield Sleep(backoff.next_s())
+
+
+_ADVICE: Mapping[int, str] = {
+    ErrorCode.INVALID_REPLICATION_FACTOR: " cannot be created: fewer brokers run than the brokers' default.replication.factor"
+}
+"""Explanations of errors of an automatic creation."""
 
 
 def is_temporary(failure: ClientError) -> bool:

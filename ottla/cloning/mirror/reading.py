@@ -32,7 +32,7 @@ LIMITS = FetchLimits(MAX_WAIT_MS, 1, FETCH_BYTES, FETCH_BYTES)
 
 
 class Answer(NamedTuple):
-    """The records that were read, and the failures of partitions without records."""
+    """The partitions with new batches, and the failures of other partitions."""
 
     fetched: list[Fetched]
     failures: Failures

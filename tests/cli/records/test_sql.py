@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from ottla.cli.records import sql
+from ottla.frames.packages import INSTALL
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 
@@ -79,4 +80,4 @@ def test_a_broker_that_is_not_there(offline: Ottla) -> None:
 def test_a_missing_package_is_named(ottla: Ottla, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     found = ottla("sql", "select 1")
-    assert (found.code, found.err) == (1, "error: duckdb cannot be imported; install it: pip install 'ottla[frame]'\n")
+    assert (found.code, found.err) == (1, f"error: duckdb cannot be imported; install it: pip install {INSTALL}\n")

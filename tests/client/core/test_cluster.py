@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address
 from ottla.client.core.cluster import GROUP, ClusterCore
 from ottla.client.core.conversation import Ask, Conversation, Effect, Open
 from ottla.client.core.operations import committed, create_topic, delete_records, describe_group, list_offsets
-from ottla.client.errors import ConnectError
+from ottla.client.errors import ConnectError, KafkaError
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.delete_records import (
@@ -29,7 +30,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from ottla.wire.messages.metadata import MetadataResponse
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ottla.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from tests.client.core.drive import ByHand, FakeLink
 
@@ -99,6 +100,21 @@ def test_what_a_broker_led_and_coordinated_is_asked_for_again_when_it_is_gone() 
     assert ask_offsets(world) == [7, 7, 7]
     assert world.run(committed(world.core, "g")) == {}
     assert world.core.metadata.coordinators[GROUP, "g"] == 2
+
+
+class Few(ByHand):
+    """Fewer brokers than the replicas of a new topic."""
+
+    def metadata(self) -> MetadataResponse:
+        found = super().metadata()
+        found.topics = [MetadataResponseTopic(name="new", error_code=ErrorCode.INVALID_REPLICATION_FACTOR)]
+        return found
+
+
+def test_a_topic_that_cannot_be_created_by_writing_to_it_says_why() -> None:
+    world = Few(Brokers())
+    with pytest.raises(KafkaError, match=r"topic 'new' cannot be created: fewer brokers run than the brokers' default.replication.factor"):
+        world.run(world.core.topic("new", auto_create=True))
 
 
 class Dying(ByHand):

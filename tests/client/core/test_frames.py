@@ -74,7 +74,7 @@ def test_a_frame_is_not_overwritten_by_the_next() -> None:
     assert (bytes(first), bytes(second)) == (b"aaaa", b"bbbb")
 
 
-def test_the_buffer_of_a_large_frame_is_used_again_when_no_request_refers_to_it() -> None:
+def test_the_buffer_of_a_large_frame_is_used_again_without_references_to_it() -> None:
     buffers = Buffers()
     first, second = buffers.take(REUSED_BYTES_MIN), buffers.take(REUSED_BYTES_MIN + 1)
     part, first_buffer, second_buffer = first[5:9], first.obj, second.obj
