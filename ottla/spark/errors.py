@@ -5,11 +5,16 @@ Each message names the option, topic or offsets that it concerns, because Spark 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ottla.arrow import errors as codec
 from ottla.schemas import errors as schemas
+
+SQL_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
+_OUR_ERROR = re.compile(r"\bottla(?:\.\w+)+\.([A-Z]\w*): (.*)")
+_ERROR_LINE = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt): .*)")
 
 
 class PipelineError(Exception):
@@ -86,3 +91,28 @@ def as_pipeline_errors() -> Iterator[None]:
         raise MissingRequirementError(f"{error}; Spark's workers need it too") from None
     except schemas.SchemaError as error:
         raise PipelineError(str(error)) from None
+
+
+def reason_of(error: BaseException | str) -> str:
+    """Returns the line of Spark's error that says why a query failed: the last one with an error, preferably one of ours.
+
+    Spark wraps errors in its own message, with the query's plan, and with tracebacks in `foreachBatch`.
+    """
+    text = str(error)
+    if isinstance(error, PipelineError):
+        return f"{type(error).__name__}: {text}"
+    ours = [f"{name}: {message}" for name, message in _OUR_ERROR.findall(text)]
+    named = [match[1] for line in text.splitlines() if (match := _ERROR_LINE.match(line.strip()))]
+    lines = [line.strip() for line in text.splitlines() if line.strip()][:1]
+    found: str = (ours or named or lines or ["the query failed without a message"])[-1]
+    return SQL_STATE.sub("", found)
+
+
+def error_in(text: str) -> PipelineError | None:
+    """Returns the error of ours that Spark's message contains, as it was raised in a worker; None without one."""
+    found = _OUR_ERROR.findall(text)
+    if not found:
+        return None
+    name, message = found[-1]
+    kinds = {kind.__name__: kind for kind in PipelineError.__subclasses__()}
+    return kinds.get(name, PipelineError)(SQL_STATE.sub("", message))

@@ -15,7 +15,8 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ottla.spark.errors import OptionError
+from ottla.spark.connections import reported
+from ottla.spark.errors import OptionError, error_in
 from ottla.spark.options import SinkOptions, parse_sink
 from ottla.spark.sink import check_columns, commit_outputs, encode_task, written_values
 from ottla.spark.source_groups import find_groups, run_of_task
@@ -61,7 +62,10 @@ def _commit(frames: Sequence[Any], options: SinkOptions, batch_id: int) -> None:
 
 
 def _encode(frame: Any, options: SinkOptions, spool: Spool, known: KnownTopics) -> list[tuple[TaskOutput, tuple[str, ...], str]]:
-    """Encodes a DataFrame in its tasks; returns each task's output, the groups of sources that were seen and the run, in task order."""
+    """Encodes a DataFrame in its tasks; returns each task's output, the groups of sources that were seen and the run, in task order. Raises
+    a task's `PipelineError` as it is, without Spark's tracebacks."""
+    from pyspark.errors import PySparkException
+
     check_columns(frame.schema, options)
     values = written_values(options, frame.schema)
 
@@ -71,10 +75,13 @@ def _encode(frame: Any, options: SinkOptions, spool: Spool, known: KnownTopics) 
 
         task = TaskContext.get()
         attempt = TaskAttempt(task.partitionId(), task.taskAttemptId())
-        with open_output(options.task_output, spool, attempt, options.connection, options.max_output_bytes) as output:
+        with reported(), open_output(options.task_output, spool, attempt, options.connection, options.max_output_bytes) as output:
             encode_task(batches, options, output, known, values)
             message = pickle.dumps((output.finish(), find_groups(), run_of_task()))
         yield pa.RecordBatch.from_pydict({"task": [task.partitionId()], "message": [message]})
 
-    found = frame.mapInArrow(encode, "task long, message binary").collect()
+    try:
+        found = frame.mapInArrow(encode, "task long, message binary").collect()
+    except PySparkException as error:
+        raise error_in(str(error)) or error from None
     return [pickle.loads(row.message) for row in sorted(found, key=lambda row: row.task)]

@@ -126,16 +126,17 @@ def progress_after(query: Any, batch_id: int) -> list[dict[str, Any]]:
     return found
 
 
-def readable_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
+def readable_progress(progress: Mapping[str, Any], client: Client | None = None) -> dict[str, Any]:
     """Returns Spark's report of a batch (`query.lastProgress`) with a description and metrics of `ottla` sources.
 
     Spark 4.3 supports neither for a Python source: it shows the address of a Java object, and no metrics. The metrics have the names of
-    Spark's Kafka source: how many offsets the partitions are behind their ends.
+    Spark's Kafka source: how many offsets the partitions are behind their ends. With a `client` there is also `maxSecondsBehindLatest`, the
+    age of the oldest record that follows the batch; it is missing if the record cannot be read. Raises `ClientError`.
     """
-    return {**progress, "sources": [_readable_source(source) for source in progress.get("sources", ())]}
+    return {**progress, "sources": [_readable_source(source, client) for source in progress.get("sources", ())]}
 
 
-def _readable_source(source: Mapping[str, Any]) -> dict[str, Any]:
+def _readable_source(source: Mapping[str, Any], client: Client | None) -> dict[str, Any]:
     end, latest = (read_offsets(source.get(name) or "null") for name in ("endOffset", "latestOffset"))
     if end is None:
         return dict(source)
@@ -143,9 +144,16 @@ def _readable_source(source: Mapping[str, Any]) -> dict[str, Any]:
     description = f"ottla[{topics}]" + (f", group {end.group}" if end.group else "")
     if latest is None:
         return {**source, "description": description}
-    behind = [max(0, offset - end.offsets.get(partition, 0)) for partition, offset in latest.offsets.items()] or [0]
-    numbers = {"min": min(behind), "max": max(behind), "avg": sum(behind) / len(behind)}
-    return {**source, "description": description, "metrics": {f"{name}OffsetsBehindLatest": str(found) for name, found in numbers.items()}}
+    behind = {partition: max(0, offset - end.offsets.get(partition, 0)) for partition, offset in latest.offsets.items()}
+    numbers = list(behind.values()) or [0]
+    metrics = {"min": min(numbers), "max": max(numbers), "avg": sum(numbers) / len(numbers)}
+    named = {f"{name}OffsetsBehindLatest": str(found) for name, found in metrics.items()}
+    if client is not None:
+        late = {partition: end.offsets.get(partition, 0) for partition, count in behind.items() if count}
+        ages = ages_s(client.cluster, late)
+        if set(ages) == set(late):
+            named["maxSecondsBehindLatest"] = f"{max(ages.values(), default=0.0):.3f}"
+    return {**source, "description": description, "metrics": named}
 
 
 def read_state(client: Client, group: str, path: Path | None = None) -> PipelineState | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ottla.analysis.progress import StatusLine, is_notebook
-from ottla.spark.errors import QueryFailedError
+from ottla.spark.errors import SQL_STATE, QueryFailedError, error_in, reason_of
 from ottla.spark.progress import ProgressRecorder, progress_after
 from ottla.spark.prometheus import MetricsServer, write_metrics_file
 from ottla.spark.session import CHECKPOINT_MANAGER, build_session, check_packages, is_chosen
@@ -27,13 +27,9 @@ STOP_POLL_SECONDS = 0.05
 BATCH_SECONDS_MAX = 15.0
 """Seconds that a stop waits for the running batch; then the batch is interrupted, which only loses its work."""
 
-_OUR_ERROR = re.compile(r"\bottla(?:\.\w+)+\.([A-Z]\w*: .*)")
-_ERROR_LINE = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt): .*)")
 _JAVA_FRAME = re.compile(r"\s+(?:at [\w.$/<>]+\(|\.\.\. \d+ more)")
 _PLAN = "=== Streaming Query ==="
 _CAUSE = "Traceback (most recent call last)"
-_SQL_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
-
 
 ShowStates = Callable[[Sequence[PipelineState]], None]
 Watch = Callable[[Sequence[PipelineState], bool], None]
@@ -285,24 +281,14 @@ def _signals(stop: StopRequest) -> Iterator[None]:
 
 
 def failure_of(text: str) -> QueryFailedError:
-    return QueryFailedError(one_line(text), details(text))
+    return QueryFailedError(reason_of(text), details(text))
 
 
 def details(text: str) -> str:
     """Returns the Python traceback and the named causes in Spark's message, without Java's frames and the query's plan. Returns an empty
-    text for a `PipelineError`, and for a message without traceback and causes, such as a message about a query that Spark cannot resolve.
-    """
-    if _OUR_ERROR.search(text):
+    text for an error of ours, and for a message with neither, such as one about a query that Spark cannot resolve."""
+    if error_in(text) is not None:
         return ""
     lines = [line.rstrip() for line in text.partition(_PLAN)[0].splitlines()]
-    kept = [line for line in lines if line and not _JAVA_FRAME.match(line) and not _SQL_STATE.fullmatch(line)]
+    kept = [line for line in lines if line and not _JAVA_FRAME.match(line) and not SQL_STATE.fullmatch(line)]
     return "\n".join(kept) if any(_CAUSE in line or line.startswith("Caused by: ") for line in kept) else ""
-
-
-def one_line(text: str) -> str:
-    """Returns the line of Spark's message that says why a query failed: the last line with an error, preferably with a `PipelineError`."""
-    ours = _OUR_ERROR.findall(text)
-    named = [match[1] for line in text.splitlines() if (match := _ERROR_LINE.match(line.strip()))]
-    lines = [line.strip() for line in text.splitlines() if line.strip()][:1]
-    found: str = (ours or named or lines or ["the query failed without a message"])[-1]
-    return _SQL_STATE.sub("", found)

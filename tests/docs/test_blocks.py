@@ -32,7 +32,7 @@ NEVER = {
     "docker": "builds and runs an image",
     "systemd": "changes the machine's services",
     "kafka-clients": "Java's client is not a Python package",
-    "spark": "run by tests/spark_jobs/test_tutorial.py, where Spark is",
+    "spark": "run by tests/spark_jobs/test_tutorial.py and test_features.py, where Spark is",
 }
 """Blocks that need one of these are never run by this test."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,19 @@ def test_a_readable_report_describes_our_sources_and_says_how_far_they_are_behin
         "metrics": {"minOffsetsBehindLatest": "1", "maxOffsetsBehindLatest": "7", "avgOffsetsBehindLatest": "4.0"},
     }
     assert found["sources"][2]["description"] == "ottla[orders], group g" and not found["sources"][2]["metrics"]
+
+
+def test_a_readable_report_has_the_age_of_the_oldest_record_after_the_batch(client: Client, broker: Broker) -> None:
+    topic = broker.create_topic("aged-orders", 2)
+    a, b = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with client.producer() as producer:
+        for hours in (3, 2, 1):
+            producer.produce(topic, b"v", partition=0, timestamp=int(time.time() * 1000) - hours * 3_600_000)
+
+    def seconds(end: int) -> float:
+        source = {"endOffset": json.dumps(write_offsets("", {a: end, b: 0})), "latestOffset": json.dumps(write_offsets("", {a: 3, b: 0}))}
+        (found,) = readable_progress({"sources": [source]}, client)["sources"]
+        return float(found["metrics"]["maxSecondsBehindLatest"])
+
+    assert seconds(1) >= 2 * 3600 > 0 == seconds(3)
+    assert 2 * 3600 > seconds(2) >= 3600

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from ottla.spark.errors import OptionError, QueryFailedError
+from ottla.spark.errors import OptionError, QueryFailedError, reason_of
 from ottla.spark.pipeline import Pipeline
-from ottla.spark.runner import StopRequest, failure_of, one_line, run_pipelines, stop_query
+from ottla.spark.runner import StopRequest, failure_of, run_pipelines, stop_query
 from ottla.spark.state_file import FAILED, STOPPED, load_state
 from ottla.spark.tables.table import Table
 
@@ -68,7 +68,7 @@ def test_a_query_that_ends_by_itself_is_the_end(made: Any, tmp_path: Path) -> No
     assert 'ottla_pipeline_up{group="ends"} 0.0' in (tmp_path / "pipeline.prom").read_text()
 
 
-def test_a_notebook_shows_the_progress_on_one_line(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_shows_the_progress_on_reason_of(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jupyter's kernel replaces the standard streams by its own class."""
     cell = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
     monkeypatch.setattr(sys, "stderr", cell)
@@ -138,7 +138,7 @@ def test_a_query_that_fails_while_it_is_stopped_was_stopped(made: Any) -> None:
     assert (state.state, state.error) == (STOPPED, "")
 
 
-def test_a_spark_that_refuses_the_query_is_one_line(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spark_that_refuses_the_query_is_reason_of(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     class SparkError(Exception):
         pass
 
@@ -200,7 +200,7 @@ def test_a_stop_waits_for_the_batch_but_not_for_ever() -> None:
     ],
 )
 def test_the_line_that_says_why(text: str, line: str) -> None:
-    assert one_line(text) == line
+    assert reason_of(text) == line
 
 
 def test_the_traceback_of_the_user_s_code_goes_with_the_line() -> None:

@@ -1,6 +1,6 @@
-"""A client of Spark Connect, which has no Java of its own: reads a topic, and copies it as a stream. Run by `test_connect.py`.
+"""A client of Spark Connect, which has no Java of its own: reads a topic, copies it, and runs the docs' example. Run by `test_connect.py`.
 
-Arguments: the server's address, the brokers, source, sink, a directory for the checkpoint. Writes what it read to its output, as JSON.
+Arguments: the server's address, the brokers, source, sink, the text of the example. Writes what it read to its output, as JSON.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import sys
 
 
-def main(server: str, bootstrap: str, source: str, sink: str, checkpoint: str) -> None:
+def main(server: str, bootstrap: str, source: str, sink: str, example: str) -> None:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -17,16 +17,8 @@ def main(server: str, bootstrap: str, source: str, sink: str, checkpoint: str) -
     given = {"kafka.bootstrap.servers": bootstrap}
     rows = spark.read.format("ottla").options(**given, subscribe=source).load()
     values = sorted(int(row.value) for row in rows.selectExpr("cast(value AS string) AS value").collect())
-    rows.selectExpr("value", "'batch' AS key").write.format("ottla").mode("append").options(**given, topic=sink).save()
-    stream = spark.readStream.format("ottla").options(**given, subscribe=source, startingOffsets="earliest", group=f"g-{sink}").load()
-    query = (
-        stream.selectExpr("value", "'stream' AS key")
-        .writeStream.format("ottla")
-        .options(**given, topic=sink, group=f"g-{sink}", checkpointLocation=checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(120)
+    rows.select("value").write.format("ottla").mode("append").options(**given, topic=sink).save()
+    exec(example, {"__name__": "__main__"})
     try:
         spark.read.format("ottla").options(**given, subscribe="no-such-topic").load().collect()
         message = ""

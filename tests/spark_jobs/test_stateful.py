@@ -12,8 +12,6 @@ from ottla.client import TopicPartition, connect
 from ottla.testing.broker import Broker
 from tests.spark_jobs.queries import run, stock_records, stream, stream_writer, write_numbers
 
-STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
-
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
@@ -80,39 +78,6 @@ def test_the_whole_result_with_each_batch(spark: Any, broker: Broker, name: str,
         run(stream_writer(counts, broker, checkpoint, topic=sink, group=f"g-{sink}").outputMode("complete"))
         found.append(windows(broker, sink))
     assert found == [[(1, 1), (2, 2)], [(1, 1), (1, 1), (2, 2), (2, 3)]]
-
-
-def test_state_by_key_with_transform_with_state_is_written_once(spark: Any, broker: Broker, name: str, checkpoint: str) -> None:
-    """Its workers talk to Spark in protobuf messages; the state goes on over a restart, and a repeated batch counts nothing twice."""
-    import pandas as pd
-    from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-
-    class Counter(StatefulProcessor):
-        def init(self, handle: StatefulProcessorHandle) -> None:
-            self.count = handle.getValueState("count", "count long")
-
-        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
-            before = self.count.get()[0] if self.count.exists() else 0
-            now = before + sum(len(some) for some in rows)
-            self.count.update((now,))
-            yield pd.DataFrame({"key": [key[0]], "value": [str(now)]})
-
-        def close(self) -> None:
-            pass
-
-    topic, sink = broker.create_topic(f"keyed-{name}", partitions=1), broker.create_topic(f"running-{name}", partitions=1)
-    spark.conf.set(STATE_STORE, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
-    try:
-        for numbers in ([1, 1, 2], [1]):
-            write_numbers(broker, topic, numbers)
-            rows = stream(spark, broker, subscribe=topic, group=f"g-{sink}", startingOffsets="earliest").load()
-            keyed = rows.selectExpr("cast(key AS string) AS key", "value").groupBy("key")
-            counts = keyed.transformWithStateInPandas(Counter(), "key string, value string", "append", "none")
-            run(stream_writer(counts, broker, checkpoint, topic=sink, group=f"g-{sink}"))
-            forget_commits_from(checkpoint, max(int(path.name) for path in (Path(checkpoint) / "commits").iterdir() if path.name.isdigit()))
-    finally:
-        spark.conf.unset(STATE_STORE)
-    assert windows(broker, sink) == [(1, 2), (1, 3), (2, 1)]
 
 
 def join_streams(spark: Any, broker: Broker, left: str, right: str, sink: str, checkpoint: str) -> Any:

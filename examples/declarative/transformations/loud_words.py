@@ -11,13 +11,14 @@ from typing import Any
 from pyspark import pipelines
 from pyspark.sql import SparkSession
 
-OPTIONS = {"kafka.bootstrap.servers": os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092"), "group": "declared-words"}
+BROKERS = os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
+OPTIONS = {"kafka.bootstrap.servers": BROKERS, "group": "declared-words"}
+SOURCE = {**OPTIONS, "subscribe": "words", "startingOffsets": "earliest"}
 
 pipelines.create_sink("loud_words", "ottla", {**OPTIONS, "topic": "loud-words"})
 
 
 @pipelines.append_flow(target="loud_words")
 def shout() -> Any:
-    session = SparkSession.active()
-    rows = session.readStream.format("ottla").options(**OPTIONS, subscribe="words", startingOffsets="earliest").load()
+    rows = SparkSession.active().readStream.format("ottla").options(**SOURCE).load()
     return rows.selectExpr("key", "upper(cast(value AS string)) AS value")
