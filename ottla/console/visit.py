@@ -11,6 +11,9 @@ from ottla.console.model import Done, Page, PageError
 from ottla.console.safety import Session
 from ottla.console.snapshot import View
 
+INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
+"""The largest numbers in requests: of partitions and replicas, and of offsets."""
+
 
 class Visit(NamedTuple):
     """A request: the session, the parts of the path, the query, and the fields of a form."""
@@ -29,16 +32,19 @@ class Visit(NamedTuple):
     def view(self) -> View:
         return self.desk.snapshot.current()
 
-    def whole(self, name: str, default: int | None = None) -> int:
-        """Returns a field of the form or the query as a whole number. Raises `PageError` for other text, and for
-        a missing field without a default."""
+    def whole(self, name: str, default: int | None = None, *, maximum: int = LONG_MAX) -> int:
+        """Returns a field of the form or the query as a whole number. Raises `PageError` for other text, for a number that is too large,
+        and for a missing field without a default."""
         text = (self.form.get(name) or self.query.get(name) or "").strip()
         if not text and default is not None:
             return default
         try:
-            return int(text)
+            found = int(text)
         except ValueError:
             raise PageError(f"{name} must be a whole number, not {text[:40]!r}.") from None
+        if not -maximum <= found <= maximum:
+            raise PageError(f"{name} is too large.")
+        return found
 
     def field(self, name: str) -> str:
         """Returns a field of the form. Raises `PageError` if it is empty."""

@@ -89,3 +89,14 @@ def test_the_nodes_of_zookeeper_are_shown_without_secrets(pair: tuple[Cluster, V
         assert visitor.json(f"/api/v1/zookeeper?path={path}")["value"].startswith("not shown")
     assert "ZooKeeper has no node /nowhere" in visitor.get("/zookeeper?path=/nowhere", 404)
     assert '<a href="/zookeeper?path=%2Fbrokers%2Ftopics">topics</a>' in visitor.get("/zookeeper?path=/brokers/topics/pair")
+
+
+def test_pages_of_all_topics_know_those_that_others_have_deleted_and_created(visitor: Visitor, cluster: Cluster) -> None:
+    admin.create_topic(cluster, "gone", partitions=1)
+    visitor.console.desk.snapshot.renew()  # type: ignore[union-attr]
+    assert admin.delete_topics(cluster, ["gone"]) == {"gone": None}
+    admin.create_topic(cluster, "fresh", partitions=1)
+    paths = ("/cluster/plan?way=rebalance", "/transactions/hanging", "/cluster/plan?way=replicas&topic=fresh&partition=0&replicas=0")
+    for path in paths:
+        assert 'role="alert"' not in visitor.get(path)
+    assert "Every leader was the preferred one already." in visitor.act("/cluster", "/do/cluster/elect", topic="fresh")

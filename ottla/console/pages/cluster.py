@@ -12,6 +12,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core import replica_admin
 from ottla.console.model import Done, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, moment, number, size
+from ottla.console.pages.topic import topics_now
 from ottla.console.snapshot import View
 from ottla.console.visit import Visit, action, check_typed, page
 
@@ -128,10 +129,10 @@ def _plan(visit: Visit, view: View, query: Mapping[str, str]) -> tuple[Plan, Pla
     way, topic = query.get("way", ""), query.get("topic", "").strip()
     if way not in dict(WAYS):
         raise PageError("Choose what to do.")
-    if topic and topic not in view.topics:
+    topics = topics_now(visit)
+    if topic and topic not in topics:
         raise PageError(f"There is no topic {topic[:100]!r}.", 404)
-    visit.cluster.refresh([topic] if topic else None)  # the connections cache metadata, which other clients may have changed
-    now = assigned(visit.cluster, [topic] if topic else sorted(view.topics))
+    now = assigned(visit.cluster, [topic] if topic else sorted(topics))
     live = sorted(broker.node_id for broker in view.metadata.brokers)
     racks = {broker.node_id: broker.rack for broker in view.metadata.brokers}
     if way == "replicas":
@@ -213,7 +214,7 @@ def cancel(visit: Visit) -> Done:
 
 @action("/cluster/unthrottle")
 def unthrottle(visit: Visit) -> Done:
-    topics = replica_admin.throttled_topics(visit.cluster, sorted(visit.view().topics))
+    topics = replica_admin.throttled_topics(visit.cluster, sorted(topics_now(visit)))
     unreached = replica_admin.clear_throttles(visit.cluster, topics)
     if unreached:
         raise PageError(f"Broker {unreached[0]} could not be reached, so it keeps its throttles.", 503)
@@ -223,10 +224,8 @@ def unthrottle(visit: Visit) -> Done:
 @action("/cluster/elect")
 def elect(visit: Visit) -> Done:
     topic = visit.form.get("topic", "").strip()
-    if topic and topic not in visit.view().topics:
+    if topic and topic not in topics_now(visit):
         raise PageError(f"There is no topic {topic[:100]!r}; nothing was done.", 404)
-    if topic:
-        visit.cluster.refresh([topic])
     wanted = [TopicPartition(topic, one) for one in visit.cluster.partitions(topic)] if topic else None
     results = replica_admin.elect_leaders(visit.cluster, replica_admin.PREFERRED, wanted)
     failed = [f"{place}: {one.code.name}" for place, one in results.items()

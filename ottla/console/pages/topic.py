@@ -11,7 +11,7 @@ from ottla.client.core import admin, transaction_admin
 from ottla.console.model import Done, Field, Form, Link, Mark, Note, Page, PageError, Table, columns, group_link, href, moment, number, size
 from ottla.console.pages.settings import change_form, setting_table
 from ottla.console.pages.topics import groups_of, topic_sizes
-from ottla.console.visit import Visit, action, check_typed, page
+from ottla.console.visit import INT_MAX, Visit, action, check_typed, page
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
 TRAIL = (Link("Topics", "/topics"),)
@@ -35,6 +35,11 @@ def topic_of(visit: Visit) -> tuple[str, MetadataResponseTopic]:
         if topic.name == name and not topic.error_code:
             return name, topic
     raise PageError(f"There is no topic {name!r}. It may have been deleted; the list of topics has those that exist.", 404)
+
+
+def topics_now(visit: Visit) -> dict[str, MetadataResponseTopic]:
+    """Returns all topics as the cluster knows them now. The snapshot may have deleted ones, and may lack new ones."""
+    return {topic.name: topic for topic in visit.cluster.refresh(None).topics if topic.name is not None and not topic.error_code}
 
 
 @page("/topics/{topic}", "A topic's partitions: leader, in-sync replicas, offsets and size")
@@ -92,7 +97,7 @@ def _forms(name: str, bounds: dict[TopicPartition, Bounds]) -> list[Form]:
 @action("/topics/{topic}/grow")
 def grow(visit: Visit) -> Done:
     name, topic = topic_of(visit)
-    total = visit.whole("total")
+    total = visit.whole("total", maximum=INT_MAX)
     if total <= len(topic.partitions):
         raise PageError(f"{name} has {counted(len(topic.partitions), 'partition')} already, and they cannot be removed. Nothing was done.")
     admin.create_partitions(visit.cluster, name, total)

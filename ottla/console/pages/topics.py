@@ -9,7 +9,7 @@ from ottla.base.counted import counted
 from ottla.client.core import admin
 from ottla.console.model import Done, Field, Form, Link, Mark, Note, Page, PageError, Table, age, columns, href, number, size, topic_link
 from ottla.console.snapshot import View
-from ottla.console.visit import Visit, action, check_typed, page
+from ottla.console.visit import INT_MAX, Visit, action, check_typed, page
 
 
 def topic_sizes(view: View) -> Counter[str]:
@@ -74,7 +74,7 @@ def topics(visit: Visit) -> Page:
 def create(visit: Visit) -> Done:
     name, cleanup = visit.field("name"), visit.form.get("cleanup", "")
     configs = {"cleanup.policy": cleanup} if cleanup else {}
-    partitions, replication = visit.whole("partitions", -1), visit.whole("replication", -1)
+    partitions, replication = (visit.whole(name, -1, maximum=INT_MAX) for name in ("partitions", "replication"))
     if 0 in (partitions, replication):
         raise PageError("A topic needs at least one partition and one replica; nothing was done.")
     made = admin.create_topic(visit.cluster, name, partitions=partitions, replication_factor=replication, configs=configs)

@@ -9,6 +9,7 @@ from ottla.analysis.open_transactions import blocking_transactions, open_transac
 from ottla.base.types import TopicPartition
 from ottla.client.core import transaction_admin
 from ottla.console.model import Code, Done, Field, Form, Link, Mark, Page, PageError, Table, columns, href, number, seconds, topic_link
+from ottla.console.pages.topic import topics_now
 from ottla.console.visit import Visit, action, check_typed, page
 
 TRAIL = (Link("Transactions", "/transactions"),)
@@ -80,10 +81,9 @@ def _held(visit: Visit, places: Sequence[TopicPartition]) -> Table:
 
 @page("/transactions/hanging", "The transactions of all partitions that hold readers back")
 def hanging(visit: Visit) -> Page:
-    view = visit.view()
     led = [
         TopicPartition(name, one.partition_index)
-        for name, topic in view.topics.items()
+        for name, topic in topics_now(visit).items()
         for one in topic.partitions
         if one.leader_id >= 0
     ]
