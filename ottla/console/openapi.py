@@ -8,6 +8,7 @@ from typing import Any
 from ottla._version import __version__
 from ottla.console import streams
 from ottla.console.downloads import DOWNLOADS
+from ottla.console.pages.messages import TAIL_QUERY
 from ottla.console.visit import PAGES
 
 
@@ -16,7 +17,7 @@ def document() -> dict[str, Any]:
     text = {"type": "string"}
     paths = [_path(page.path.rstrip("/") or "/overview", page.summary, page.query, of_page) for page in PAGES]
     paths += [_path(one.path, one.summary, one.query, _answer("The file", text, *one.media_types)) for one in DOWNLOADS]
-    paths.append(_path(streams.PATH, "Records of a topic as they are appended, as server-sent events", ("partition",),
+    paths.append(_path(streams.PATH, "Records of a topic as they are appended, as server-sent events", TAIL_QUERY,
                        _answer("Events: begun, records, problem", text, "text/event-stream")))  # fmt: skip
     return {
         "openapi": "3.1.0",

@@ -80,7 +80,12 @@ def test_every_page_is_served_as_html_and_as_json(visitor: Visitor) -> None:
 
 @pytest.mark.usefixtures("open_transaction")
 def test_every_table_has_a_link_to_its_json(visitor: Visitor) -> None:
-    links = {unescape(link) for path in every_page(visitor) for link in re.findall(r'class="json" href="([^"]+)"', visitor.get(path))}
+    links = set()
+    for path in every_page(visitor):
+        page = visitor.get(path)
+        found = {unescape(link) for link in re.findall(r'class="json" href="([^"]+)"', page)}
+        assert found or '<section class="table">' not in page, path
+        links |= found
     assert len(links) > 30
     for link in sorted(links):
         visitor.json(link)
@@ -278,6 +283,14 @@ def test_records_are_downloaded_without_formulas(visitor: Visitor, cluster: Clus
     first, *rows = text.splitlines()
     assert first == "partition,offset,timestamp,key,value" and any(row.endswith(",,'=1+1") for row in rows)
     assert '"value": "=1+1"' in visitor.get("/topics/odd.json/download?form=jsonl&from=earliest")
+
+
+def test_numbers_that_no_request_can_have_are_refused(visitor: Visitor) -> None:
+    for path in ("record?partition=0&offset=", "log/batch?partition=0&offset=", "log/index?partition=0&segment="):
+        assert "is too large." in visitor.get(f"/topics/orders/{path}{1 << 63}", 400)
+    assert "total is too large." in visitor.act("/topics/orders", "/do/topics/orders/grow", 400, total=str(1 << 31))
+    for name in ("partitions", "replication"):
+        assert f"{name} is too large." in visitor.act("/topics", "/do/topics/create", 400, **{"name": "large", name: str(1 << 31)})
 
 
 # Actions

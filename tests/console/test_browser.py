@@ -126,6 +126,52 @@ def test_new_records_appear_as_text_on_the_live_page(window: Window, cluster: Cl
     assert SCRIPT[:30] in window.text() and window.faults() == []
 
 
+def test_the_live_page_shows_the_records_that_a_filter_matches(window: Window, cluster: Cluster) -> None:
+    window.open("/topics/quiet/live")
+    window.send("/topics/quiet/live", text="price", where="value.price > 10")
+    window.page.wait_until("document.getElementById('tail-state').textContent !== 'Asking for the end of the topic.'")
+    write(cluster, "quiet", b'{"price": 5}', b'{"price": 20}', b"price", b'{"price": 30}')
+    window.shows('"price": 30')
+    assert '"price": 20' in window.text() and "2 records since the start" in window.text()
+    assert "5}" not in window.page.evaluate("document.getElementById('tail').innerText") and window.faults() == []
+    window.open("/topics/quiet/live?where=__import__('os')")
+    assert "The filter takes comparisons" in window.text() and window.faults() == []
+
+
+def test_a_slash_goes_to_the_search(window: Window) -> None:
+    window.open("/about")
+    for key in ("/", *"orders"):
+        window.browser.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=key)
+    assert window.page.evaluate("document.activeElement.id + document.activeElement.value") == "searchorders"
+    window.page.follow("document.activeElement.form.requestSubmit()")
+    window.click("orders")
+    assert window.page.evaluate("location.pathname") == "/topics/orders" and window.faults() == []
+
+
+def test_a_value_that_does_not_fit_its_schema_is_corrected_in_the_form(window: Window, cluster: Cluster) -> None:
+    admin.create_topic(cluster, "typed", partitions=1)
+    action, schema = "/do/topics/typed/produce", '{"type": "object", "properties": {"amount": {"type": "integer"}}}'
+    window.open("/topics/typed/messages")
+    window.send(action, key="k", value=f'{{"amount": "{SCRIPT[:20]}"}}', way="json", schema=schema)
+    assert "The value does not fit the schema: $.amount: " in window.text() and "nothing was written." in window.text()
+    assert window.faults() + window.accessibility_faults() == []
+    window.send(action, value='{"amount": 5}')
+    window.shows("The record was written to typed.")
+    with Consumer(cluster) as consumer:
+        consumer.assign({TopicPartition("typed", 0): 0})
+        assert [(one.key, one.value) for fetched in consumer.poll(10) for one in fetched.records()] == [(b"k", b'{"amount": 5}')]
+
+
+def test_a_filter_of_the_metrics_stays_when_the_page_is_renewed(window: Window) -> None:
+    names = "[...document.querySelectorAll('tbody td:first-child')].map(one => one.textContent)"
+    window.open("/metrics?q=Metadata")
+    before = window.page.evaluate(names)
+    assert before and all("Metadata" in name for name in before)
+    window.page.evaluate("document.addEventListener('htmx:after:swap', () => window.renewed = true)")
+    window.page.wait_until("window.renewed")
+    assert window.page.evaluate(names) == before and window.faults() == []
+
+
 def test_a_form_that_is_sent_twice_acts_once(window: Window, cluster: Cluster) -> None:
     """The user presses the button twice, goes back, and presses it again."""
     admin.create_topic(cluster, "twice", partitions=1)

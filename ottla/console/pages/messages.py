@@ -28,6 +28,7 @@ STARTS = (
     ("from_time", "from a time on"), ("to_time", "up to a time"),
 )  # fmt: skip
 FIELDS = (("any", "key, value or header"), ("key", "key"), ("value", "value"), ("header", "header"))
+TAIL_QUERY = ("partition", "text", "field", "where")
 QUERY = ("from", "at", "partition", "count", "text", "field", "where", "committed", "markers")
 EXPRESSION_LETTERS_MAX = 1_000
 
@@ -47,11 +48,9 @@ def messages(visit: Visit) -> Page:
     is_committed, has_markers = query.get("committed") == "yes", query.get("markers") == "yes"
     positions, ends, is_backwards = _positions(visit, places, count)
     is_filtered = bool(query.get("text") or query.get("where"))
-    contains, fits = _contains(query.get("text", ""), query.get("field", "any")), _fits(query.get("where", ""))
-    matches = _both(name, contains, fits)
+    matches, decode = filter_of(name, query), visit.settings.schemas.decode
     found = records.read(
-        visit.cluster,
-        records.Wanted(positions, ends, count, matches, is_committed, has_markers, is_backwards, visit.settings.schemas.decode),
+        visit.cluster, records.Wanted(positions, ends, count, matches, is_committed, has_markers, is_backwards, decode)
     )
     shown = list(reversed(found.records)) if is_backwards else found.records
     notes = []
@@ -110,8 +109,9 @@ def parse_moment_ms(text: str) -> int:
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _both(topic: str, contains: Callable[[Record], bool], fits: Callable[[str, int, Record], bool] | None) -> Callable[[int, Record], bool]:
-    """Returns one filter that combines the search for a text with the filter expression, if there is one."""
+def filter_of(topic: str, query: Mapping[str, str]) -> Callable[[int, Record], bool]:
+    """Returns the filter for records of a partition. Raises `PageError` for an expression that cannot be read."""
+    contains, fits = _contains(query.get("text", ""), query.get("field", "any")), _fits(query.get("where", ""))
     return lambda partition, record: contains(record) and (fits is None or fits(topic, partition, record))
 
 
@@ -146,16 +146,26 @@ def _contains(text: str, field: str) -> Callable[[Record], bool]:
     return matches
 
 
+def _filters(query: Mapping[str, str]) -> list[Field]:
+    return [
+        Field("text", "Contains", query.get("text", "")), Field("field", "In", query.get("field", "any"), choices=FIELDS),
+        Field("where", "And fits, such as value.amount > 10", query.get("where", "")),
+    ]  # fmt: skip
+
+
+def _partition(query: Mapping[str, str], partitions: int) -> Field:
+    choices = [("", "all"), *((str(number), str(number)) for number in range(partitions))]
+    return Field("partition", "Partition", query.get("partition", ""), choices=choices)
+
+
 def _form(visit: Visit, name: str, partitions: int) -> Form:
     query = visit.query
-    choices = [("", "all"), *((str(number), str(number)) for number in range(partitions))]
     return Form(href("topics", name, "messages"), "Choose records", "Show", [
         Field("from", "Records", query.get("from", "latest"), choices=STARTS),
         Field("at", "Offset, or time in UTC", query.get("at", "")),
-        Field("partition", "Partition", query.get("partition", ""), choices=choices),
+        _partition(query, partitions),
         Field("count", "How many", query.get("count", str(COUNT)), "number"),
-        Field("text", "Contains", query.get("text", "")), Field("field", "In", query.get("field", "any"), choices=FIELDS),
-        Field("where", "And fits, such as value.amount > 10", query.get("where", "")),
+        *_filters(query),
         Field("committed", "Only committed records", query.get("committed", ""), "checkbox"),
         Field("markers", "Transaction markers", query.get("markers", ""), "checkbox"),
     ], is_query=True, is_open=True)  # fmt: skip
@@ -227,12 +237,15 @@ def one_record(visit: Visit, place: TopicPartition, offset: int) -> Record:
     raise PageError(f"{place} has no record at offset {offset} yet.", 404)
 
 
-@page("/topics/{topic}/live", "The live tail of a topic")
+@page("/topics/{topic}/live", "The live tail of a topic, with a filter", query=TAIL_QUERY)
 def live(visit: Visit) -> Page:
     name, topic = topic_of(visit)
-    source = href("topics", name, "tail", partition=visit.query.get("partition"))
-    numbers = sorted(one.partition_index for one in topic.partitions)
-    return Page(name, tabs=tabs_of(name), trail=TRAIL, template="live.html", extra={"source": source, "partitions": numbers})
+    given = {key: visit.query[key] for key in TAIL_QUERY if visit.query.get(key)}
+    filter_of(name, given)
+    fields = [_partition(visit.query, len(topic.partitions)), *_filters(visit.query)]
+    form = Form(href("topics", name, "live"), "Choose records", "Show", fields, is_query=True, is_open=bool(given))
+    extra = {"source": href("topics", name, "tail", **given), "partitions": sorted(one.partition_index for one in topic.partitions)}
+    return Page(name, forms=[form], tabs=tabs_of(name), trail=TRAIL, template="live.html", extra=extra)
 
 
 def _produce_form(visit: Visit, name: str, filled: Mapping[str, str] | None = None, *, is_open: bool = False) -> Form:
