@@ -75,6 +75,7 @@ def test_offsets_come_from_lines_as_the_command_line_exports_them(visitor: Visit
     commit(cluster, group, "orders", 1)
     places = (TopicPartition("orders", 0), TopicPartition("orders", 1))
     plans = {group: ResetPlan([Step(place, None, new) for place, new in zip(places, (4, 0), strict=True)], [])}
+    assert "\norders,0,1\n</textarea>" in visitor.get(f"/group?{urlencode({'name': group})}"), "the committed offsets are filled in"
     exported, with_group = format_reset_file(plans), format_reset_file({**plans, "other": ResetPlan([], [])})
     assert with_group != exported
     for lines in (exported, with_group, exported.replace("\n", "\r\n\r\n")):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from ottla.analysis.lag import group_lag
+from ottla.analysis.lag import PartitionLag, group_lag
 from ottla.analysis.moments import now_ms
-from ottla.analysis.reset_files import parse_reset_file
-from ottla.analysis.resets import Bounds, Facts, ResetPlan, bounds_of, plan
+from ottla.analysis.reset_files import format_reset_file, parse_reset_file
+from ottla.analysis.resets import Bounds, Facts, ResetPlan, Step, bounds_of, plan
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.client.core import group_admin
@@ -44,6 +44,8 @@ SCENARIOS = (
 )  # fmt: skip
 STATES = {"Stable": "ok", "Empty": "ok", "Dead": "warn", "PreparingRebalance": "warn", "CompletingRebalance": "warn"}
 TRAIL = (Link("Groups", "/groups"),)
+LINES_MAX = 100
+"""Committed offsets that the form fills in. 100 lines are about 2 kB of the address of the plan."""
 PICTURE_MAX = 500
 """Partitions in the picture of an assignment."""
 
@@ -140,8 +142,15 @@ def group(visit: Visit) -> Page:
     letters = [(letter, _name_of(member)) for letter, member in _lettered(found)]
     lists = {"picture": _picture(found, {*owners, *seen}), "letters": letters, "source": href("api", "v1", "group", "lag", name=name)}
     return Page(
-        f"Group {name}", facts, tables, _forms(name, found), trail=TRAIL, refresh_s=10, template="group.html", extra={"lists": lists}
-    )
+        f"Group {name}", facts, tables, _forms(name, found, _current_lines(name, lags)), trail=TRAIL, refresh_s=10, template="group.html",
+        extra={"lists": lists},
+    )  # fmt: skip
+
+
+def _current_lines(group: str, lags: Sequence[PartitionLag]) -> str:
+    """Returns the committed offsets as lines to edit, or none for a group with more partitions than `LINES_MAX`."""
+    steps = [Step(TopicPartition(one.topic, one.partition), None, one.current_offset) for one in lags if one.current_offset is not None]
+    return format_reset_file({group: ResetPlan(steps, [])}, is_quoted=False) if len(steps) <= LINES_MAX else ""
 
 
 def _lettered(found: GroupDescription) -> list[tuple[str, GroupMember]]:
@@ -174,13 +183,14 @@ def _name_of(member: group_admin.GroupMember | None) -> str | None:
     return None if member is None else member.instance_id or f"{member.client_id} ({member.member_id[-8:]})"
 
 
-def _forms(name: str, found: GroupDescription) -> list[Form]:
+def _forms(name: str, found: GroupDescription, lines: str) -> list[Form]:
     is_active = found.state not in group_admin.INACTIVE_STATES
     remark = f" The group is in state {found.state}, so the cluster will refuse this until its members are stopped." if is_active else ""
     topic_remark = " The cluster will refuse a topic that the group is subscribed to." if is_active else ""
     return [
-        Form("/group/reset", "Reset offsets: choose, look at the plan, then do it", "Show the plan", reset_fields({}, SCENARIOS),
-             f"Shows old and new offsets first; nothing is changed yet.{remark}", hidden={"name": name}, is_query=True),
+        Form("/group/reset", "Reset offsets: choose, look at the plan, then do it", "Show the plan",
+             reset_fields({"lines": lines}, SCENARIOS), f"Shows old and new offsets first; nothing is changed yet.{remark}",
+             hidden={"name": name}, is_query=True),
         *([Form("/do/group/remove-member", "Remove a member", "Remove the member", [
             Field("member", "Member", choices=[(one.member_id, _name_of(one) or one.member_id) for one in found.members]),
         ], "The group rebalances, and the other members get its partitions. A program that still runs joins again.", name, {"name": name})]
