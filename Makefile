@@ -130,6 +130,7 @@ bench-spark: $(SPARK)
 
 bench-latency: $(SPARK)
 	@$(BIN)/python -m tools.bench.latency
+	@$(BIN)/python -m tools.bench.batch_budget
 
 spark-versions: $(SPARK)
 	@$(BIN)/python -m tools.spark_versions $(T)
