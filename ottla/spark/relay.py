@@ -315,7 +315,8 @@ class Relay:
     ) -> CommitOutcome:
         digest = OutputDigest()
         identity = transaction.producer_id, transaction.epoch  # the end of a transaction may raise the epoch
-        with read_ahead(steps(outputs)) as pieces:
+        size = sum(output.size_bytes for output in outputs)
+        with read_ahead(steps(outputs), size) as pieces:
             opened = self._now()
             if self._sending is not None:
                 self._sending = self._sending._replace(opened=opened)
@@ -324,7 +325,6 @@ class Relay:
             self._produce(transaction, pieces, digest)
         commit_offsets(digest)
         self._end(transaction, is_end_repeated)
-        size = sum(output.size_bytes for output in outputs)
         return CommitOutcome(True, digest.rows, size, *identity, self._now() - opened)
 
     def _produce(self, transaction: Transaction, pieces: Iterable[SentSlice | Attachment], digest: OutputDigest) -> None:

@@ -36,8 +36,14 @@ def slices(outputs: Sequence[TaskOutput]) -> Iterator[SentSlice]:
 
 
 @contextmanager
-def read_ahead(source: Iterator[T]) -> Iterator[Iterator[T]]:
-    """Reads an iterator in a thread, one item ahead of the consumer; the first item is ready when the block begins."""
+def read_ahead(source: Iterator[T], size_bytes: int) -> Iterator[Iterator[T]]:
+    """Reads an iterator in a thread, one item ahead of the consumer; the first item is ready when the block begins.
+
+    If all items are one slice, they are read at once: a thread takes longer to start than a slice takes to read.
+    """
+    if size_bytes <= SLICE_BYTES_MAX:
+        yield iter(list(source))
+        return
     with ThreadPoolExecutor(1, thread_name_prefix="ottla-read-ahead") as reader:
         following = reader.submit(next, source, None)
         following.result()

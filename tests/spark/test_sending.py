@@ -48,7 +48,7 @@ def test_the_next_item_is_read_while_one_is_in_use() -> None:
             event.set()
             yield number
 
-    with read_ahead(source()) as items:
+    with read_ahead(source(), SLICE_BYTES_MAX + 1) as items:
         assert is_asked[0].is_set() and not is_asked[1].is_set()
         assert next(items) == 0
         assert is_asked[1].wait(30) and not is_asked[2].is_set()
@@ -60,5 +60,18 @@ def test_an_error_in_reading_reaches_the_consumer() -> None:
         yield 1
         raise SpoolError("gone")
 
-    with read_ahead(source()) as items, pytest.raises(SpoolError, match="gone"):
+    with read_ahead(source(), SLICE_BYTES_MAX + 1) as items, pytest.raises(SpoolError, match="gone"):
         list(items)
+
+
+def test_one_slice_is_read_at_once_without_a_thread() -> None:
+    threads: list[str] = []
+
+    def source() -> Iterator[int]:
+        for number in range(3):
+            threads.append(threading.current_thread().name)
+            yield number
+
+    with read_ahead(source(), SLICE_BYTES_MAX) as items:
+        assert threads == [threading.current_thread().name] * 3
+        assert list(items) == [0, 1, 2]
