@@ -29,6 +29,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.python.unix.domain.socket.enabled": "true",  # as `ottla.spark.session` sets it; Spark's connector has no use for it
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2m",  # likewise
     "spark.sql.streaming.noDataProgressEventInterval": "200",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
 }
