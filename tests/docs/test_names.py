@@ -26,7 +26,7 @@ OF_CLIENTS = {
 OF_SPARK_S_CONNECTOR = {
     "kafka.batch.size", "kafka.enable.idempotence", "kafka.group.id", "kafka.isolation.level", "kafka.transaction.timeout.ms", "spark.read",
 }  # fmt: skip
-OF_SPARK = {"java.io.tmpdir", "spark.python.unix.domain.socket.enabled"}
+OF_SPARK = {"fs.file.impl", "java.io.tmpdir", "spark.python.unix.domain.socket.enabled", "spark.sql.shuffle.partitions"}
 FEATURES = {"group.version", "metadata.version", "share.version", "transaction.version"}
 OTHERS = {
     "broker.example.org", "client.users", "directory.id", "enforce.auth.enabled", "gc.enabled", "gc.freeze",

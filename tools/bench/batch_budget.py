@@ -151,7 +151,7 @@ class Load(threading.Thread):
 
 def _cpu_seconds(broker: Broker) -> dict[str, float]:
     """Returns the CPU seconds since their start of the threads and processes that work for the pipeline, by their purpose."""
-    spent = {"broker": broker.cpu_seconds(), PROGRAM: _thread_seconds(Path(f"/proc/self/task/{os.getpid()}"))}
+    spent = {"broker": broker.cpu_seconds(), PROGRAM: _thread(Path(f"/proc/self/task/{os.getpid()}"))[1]}
 
     def add(purpose: str, seconds: float) -> None:
         spent[purpose] = spent.get(purpose, 0.0) + seconds
@@ -163,9 +163,10 @@ def _cpu_seconds(broker: Broker) -> dict[str, float]:
                 add("processes that Java starts (chmod)", times.children_user + times.children_system)
                 known = 0.0
                 for thread in Path(f"/proc/{process.pid}/task").iterdir():
-                    if purpose := _purpose((thread / "comm").read_text(), JAVA):
-                        known += _thread_seconds(thread)
-                        add(purpose, _thread_seconds(thread))
+                    name, seconds = _thread(thread)
+                    if purpose := _purpose(name, JAVA):
+                        known += seconds
+                        add(purpose, seconds)
                 add("Java: tasks and others", cpu_seconds_of(process.pid) - known)
             elif purpose := _purpose(command, PYTHON):
                 add(purpose, times.user + times.system)
@@ -178,8 +179,12 @@ def _purpose(name: str, purposes: Mapping[str, str]) -> str:
     return next((purpose for part, purpose in purposes.items() if part in name), "")
 
 
-def _thread_seconds(thread: Path) -> float:
-    return int((thread / "schedstat").read_text().split()[0]) / 1e9
+def _thread(thread: Path) -> tuple[str, float]:
+    """Returns the name of a thread and its CPU seconds; an empty name if it has ended."""
+    try:
+        return (thread / "comm").read_text(), int((thread / "schedstat").read_text().split()[0]) / 1e9
+    except OSError:
+        return "", 0.0
 
 
 def _report(progresses: Sequence[Mapping[str, Any]], calls: Sequence[Call], delays: Delays, cpu_s: Mapping[str, float]) -> None:
