@@ -230,8 +230,8 @@ def test_an_older_copy_of_a_log_directory_counts_as_a_new_disk() -> None:
 
 
 def test_a_directory_without_generations_is_accepted_until_they_are_known() -> None:
-    """Brokers of earlier versions register no generations. Once some are known, a directory without its file of generations is taken for
-    another one."""
+    """Brokers of earlier versions register no generations, and their directories are accepted. A directory that has lost its file of
+    generations starts another list, which lacks the noted generation, so it is taken for an older copy."""
     state = noted_state((1, (1, 2, 3), (1, 2, 3)))
     assert state.noted_generations == {}
     state.apply(decide_brokers_changed(state, [registered_in(1, "a")], [], TWO).changes)
