@@ -66,8 +66,8 @@ class LogDirectoryState:
         self.reason = ""
         self.was_clean = False
         self.has_failed = False
-        """Whether it has been offline since the start. Then its unsynced records are treated as lost, because after a failed sync the page
-        cache proves nothing (I44)."""
+        """Whether the directory has been offline since the start. Then its unsynced records are treated as lost, because after a failed
+        sync the page cache proves nothing (I44)."""
         self.clean_offsets: dict[TopicPartition, int] = {}
         """The first dirty offset of each open log that was compacted."""
         self.copies: dict[TopicPartition, tuple[Partition, Log]] = {}
@@ -85,7 +85,7 @@ class LogDirectoryState:
         self._boot_id = boot_id
         self._is_flush_on_ack = is_flush_on_ack
         self._is_settled = False
-        """Whether all of its records were synced when it was claimed."""
+        """Whether all records in the directory were synced when the broker claimed it."""
         self._noted_watermarks = NOTHING_NOTED  # number and sum of the last written high watermarks, to skip a write without a change
         self._take_lock = take_lock
         self._lock: Lock | None = None
