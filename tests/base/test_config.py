@@ -329,7 +329,7 @@ def test_a_dynamic_broker_value_reaches_the_logs() -> None:
     ("overrides", "level"),
     [
         ({}, None),
-        ({"compression.gzip.level": "7"}, None),  # of no codec that this topic has
+        ({"compression.gzip.level": "7"}, None),  # the level of a codec that this topic does not use
         ({"compression.type": "gzip"}, None),
         ({"compression.type": "gzip", "compression.gzip.level": "7"}, 7),
         ({"compression.type": "lz4"}, None),

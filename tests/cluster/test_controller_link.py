@@ -107,7 +107,7 @@ def test_a_request_reaches_a_controller_that_is_found_after_many_attempts(become
     route.ask(object(), lambda response: response.error_code, lambda _response: ended.append("there"), lambda: ended.append("here"))
     while len(sent) < 12:
         timers.advance_one()
-    timers.advance(2)  # it is answered, and the next pause begins
+    timers.advance(2)  # the attempt is answered, and the next pause begins
     assert not ended
     metadata.controller_id, local.is_active = becomes, becomes == OTHER
     timers.advance(2 * RETRY_MAX_MS)

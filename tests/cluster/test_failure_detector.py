@@ -38,7 +38,7 @@ def test_a_hang_up_and_two_refusals() -> None:
     world.peers.hang_up(2)  # another connection to it
     world.network.fail()
     assert world.gone == [] and world.network.attempts == []
-    world.epochs[2] = 78  # it registers anew meanwhile: what is proved is proved of the former registration
+    world.epochs[2] = 78  # the broker registers again; the proof is about its former registration
     world.timers.advance(20)
     world.network.fail()
     assert world.gone == [(2, 77)]

@@ -32,7 +32,7 @@ def test_leadership_and_the_controllers_office_move_before_the_listeners_close(l
     node.stop(closed.append)
     assert not node.is_ready
     world.until(lambda: znodes.broker_path(leaving) not in world.model.tree.nodes())
-    world.until(lambda: all(world.replica(3, index=index).is_leading for index in range(3)), 20)  # it has been sent who leads
+    world.until(lambda: all(world.replica(3, index=index).is_leading for index in range(3)), 20)  # broker 3 knows the leaders
     assert not any(world.replica(leaving, index=index).is_leading for index in range(3))
     world.until(lambda: closed)
     assert closed == [True] and registered_at_closing == [False] and not listens(world, leaving)

@@ -57,7 +57,7 @@ def test_a_follower_that_has_more_is_cut_where_the_logs_part() -> None:
     nodes.create("t", [2, 1, 3])
     nodes.write("a")
     nodes.until(lambda: nodes.leader().high_watermark == 1)
-    nodes.network.listening.pop("broker-2")  # no other broker reaches it
+    nodes.network.listening.pop("broker-2")  # no other broker reaches broker 2
     for number in (1, 3):
         nodes.nodes[number].links.fetchers.stop(nodes.replica(number).topic_partition)
     nodes.write("only here")

@@ -255,7 +255,7 @@ def test_staged_bytes_stay_until_the_transaction_ends(staged: Staged) -> None:
     assert staged.attach(*BOTH, token=MINE, epoch=1) is ErrorCode.UNKNOWN_STAGE
 
 
-# Topics that look into records
+# Topics whose settings require a look into records
 
 
 def test_records_are_not_unpacked_again_when_they_are_attached(open_log: OpenLog, disk: MemDisk) -> None:

@@ -94,7 +94,7 @@ def test_a_follower_that_was_sent_a_damaged_batch_says_so_until_it_has_a_whole_o
     flipped = bytearray(sound)
     flipped[-1] ^= 1
     fetcher.on_answer(sent, answer(data(0, batches=bytes(flipped))), 0)
-    fetcher.next_request(0)  # takes it out of the session
+    fetcher.next_request(0)  # removes the partition from the session
     again = fetcher.next_request(2_000)
     (asked,) = [one for topic in fetch_of(again).topics for one in topic.partitions]
     assert (asked.fetch_offset, asked.came_damaged) == (0, True)

@@ -93,11 +93,11 @@ def test_an_answer_out_of_turn_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("leader", "expected"),
     [
-        ((4, 8), 8),  # both know epoch 4: it ends here at 10, there at 8
+        ((4, 8), 8),  # both know epoch 4: it ends at 10 in this log, at 8 in the leader's
         ((4, 15), 10),
-        ((3, 6), 5),  # KIP-279: epoch 3 is unknown here, epoch 2 ended at 5; ask again from there
-        ((1, 3), 0),  # nothing here is as old
-        ((6, 9), 9),  # newer than all that we know
+        ((3, 6), 5),  # KIP-279: this log lacks epoch 3, and its epoch 2 ended at 5: the follower asks again from there
+        ((1, 3), 0),  # this log has no epoch as old as that
+        ((6, 9), 9),  # an epoch newer than all in this log
     ],
 )
 def test_kip_279_where_to_cut(leader: tuple[int, int], expected: int) -> None:

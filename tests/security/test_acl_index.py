@@ -123,7 +123,7 @@ def test_changes_one_by_one_end_where_reading_everything_does(before: list[Bindi
     rules = dict(wanted.matching(AclFilter()))
     for pattern in dict.fromkeys([*dict(index.matching(AclFilter())), *rules]):
         index.put(pattern, rules.get(pattern, ()))
-        index.masks("User:a", HOST, TOPIC, name)  # so that what was arranged is out of date with the next change
+        index.masks("User:a", HOST, TOPIC, name)  # so that cached results become obsolete with the next change
     assert dict(index.matching(AclFilter())) == rules and len(index) == len(rules)
     for who in ("User:a", "User:b"):
         assert index.masks(who, HOST, TOPIC, name) == wanted.masks(who, HOST, TOPIC, name)
@@ -205,9 +205,9 @@ def test_a_decision_takes_as_many_instructions_with_ten_thousand_rules_as_with_f
     few, thousands = many(40), many(10_000)
     costs = []
     for index in (few, thousands):
-        index.masks("User:service-7", HOST, TOPIC, name)  # arranges the prefixes
+        index.masks("User:service-7", HOST, TOPIC, name)  # sorts the prefixes
         costs.append(instructions(lambda index=index: index.masks("User:service-7", HOST, TOPIC, name)))  # type: ignore[misc]
-    assert costs[1] <= costs[0] + 30  # a name may stand behind another prefix in the order
+    assert costs[1] <= costs[0] + 30  # another prefix may precede the name in the order
     assert costs[1] < 350
 
 

@@ -176,8 +176,8 @@ def test_every_api_needs_the_rights_that_kafka_asks_for() -> None:
 
 def test_only_what_needs_no_right_is_served_before_authentication() -> None:
     assert {api.name for api in TABLE.values() if api.is_before_authentication} == {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
-    by_secret = {"RenewDelegationToken", "ExpireDelegationToken"}  # whose owner or renewer one is
-    by_subscription = {"GetTelemetrySubscriptions", "PushTelemetry"}  # which the operator has made
+    by_secret = {"RenewDelegationToken", "ExpireDelegationToken"}  # for owners and renewers of the token
+    by_subscription = {"GetTelemetrySubscriptions", "PushTelemetry"}  # for clients that match a subscription of the operator
     before = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
     assert {api.name for api in TABLE.values() if not api.rights} == before | by_secret | by_subscription
 

@@ -203,7 +203,7 @@ def test_tombstones_go_after_their_time(broker: BrokerProcess) -> None:
     kept = [message for message in read_all(broker, topic) if message.key() == b"gone"]
     assert [message.value() for message in kept] == [None], "the value is gone at once, the tombstone is there for readers to see"
     for _ in range(100):
-        fill(client, topic, values, 8)  # only a log with something dirty is looked at
+        fill(client, topic, values, 8)  # only a log with dirty records is examined
         if b"gone" not in last_values(read_all(broker, topic)):
             break
     assert last_values(read_all(broker, topic)) == values

@@ -63,7 +63,7 @@ def is_served(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> bool:
     def look() -> bool:
         try:
             answer.append(sock.recv(1 << 16))
-            while answer[-1]:  # earlier requests count for nothing
+            while answer[-1]:  # answers to earlier requests may come first
                 answer.append(sock.recv(1 << 16))
         except BlockingIOError:
             return bool(answer)

@@ -160,7 +160,7 @@ def test_requests_share_a_connection_and_get_their_own_answers(step: int) -> Non
     world.settle()
     assert [(answer.error_code, error) for answer, error in world.results] == [(1, None), (2, None), (3, None)]
     assert len(world.network.channels) == 1
-    world.timers.advance(30_000)  # the timer of the first request fires, and finds that it was answered
+    world.timers.advance(30_000)  # the first request's timer fires after the answer
     assert world.timers.pending() == 0 and not world.network.channels[0].is_closed
 
 

@@ -81,7 +81,7 @@ def test_a_request_that_waits_holds_up_no_other_lane(make_server: MakeServer, lo
 
 def test_a_broker_that_has_moved_is_asked_at_its_new_address(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server()
-    listener = SocketNetwork(loop).listen("127.0.0.1", 0, 10)  # it never accepts
+    listener = SocketNetwork(loop).listen("127.0.0.1", 0, 10)  # this listener never accepts
     addresses = {OTHER: ("127.0.0.1", listener.port)}
     asker = Asker(loop, 1)
     asker.peers.start(addresses.get)
@@ -165,7 +165,7 @@ def test_requests_wait_for_a_login_that_begins_later_and_fail_with_it(loop: asyn
 
 
 def test_closing_answers_what_waits(loop: asyncio.AbstractEventLoop) -> None:
-    listener = SocketNetwork(loop).listen("127.0.0.1", 0, 10)  # it never accepts
+    listener = SocketNetwork(loop).listen("127.0.0.1", 0, 10)  # this listener never accepts
     asker = Asker(loop, listener.port)
     asker.send(WriteTxnMarkersRequest(markers=[]))
     run_until(loop, lambda: True)

@@ -78,9 +78,9 @@ def test_a_release_after_the_last_delivery_archives() -> None:
 @pytest.mark.parametrize(
     ("said", "code"),
     [
-        ([Acknowledgement(0, 9, [ACCEPT]), Acknowledgement(25, 25, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),  # another's
-        ([Acknowledgement(5, 5, [ACCEPT]), Acknowledgement(5, 9, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),  # twice
-        ([Acknowledgement(0, 9, [ACCEPT]), Acknowledgement(15, 15, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),  # released
+        ([Acknowledgement(0, 9, [ACCEPT]), Acknowledgement(25, 25, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),  # another member has it
+        ([Acknowledgement(5, 5, [ACCEPT]), Acknowledgement(5, 9, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),  # acknowledged twice
+        ([Acknowledgement(0, 9, [ACCEPT]), Acknowledgement(15, 15, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),  # already released
         ([Acknowledgement(0, 9, [ACCEPT]), Acknowledgement(25, 30, [ACCEPT])], ErrorCode.INVALID_REQUEST),  # not delivered
     ],
 )

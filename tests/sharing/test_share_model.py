@@ -129,7 +129,7 @@ class ShareModel:
         if is_record_limit:
             assert len(taken) <= records_max
         else:
-            # All but the last log batch that was looked at held less than was wanted.
+            # Before its last log batch, the member had fewer records than the limit.
             last_base = max((base for base, last, _ in batches if taken and base <= taken[-1] <= last), default=0)
             assert sum(at < last_base for at in taken) < records_max
         if not taken and batches and any(at in deliverable for at in free):

@@ -98,7 +98,7 @@ def test_a_retry_is_found_though_its_header_was_corrected() -> None:
 def test_records_that_do_not_add_up_are_refused(config: LogConfig) -> None:
     batch = batch_of(3)
     batch[61] += 2
-    set_max_timestamp(batch, 0, CREATE_TIME, 1_002)  # redoes the CRC
+    set_max_timestamp(batch, 0, CREATE_TIME, 1_002)  # also updates the CRC
     with pytest.raises(ApiError) as caught:
         append(lead(config), batch)
     assert caught.value.code is ErrorCode.INVALID_RECORD
@@ -225,7 +225,7 @@ def test_a_follower_indexes_an_old_leaders_batches_by_their_records() -> None:
     assert read_all(follower.log)[0][0].max_timestamp == -1, "its bytes are the leader's"
 
 
-# The largest timestamp of all is of no record that is left
+# Logs whose record with the largest timestamp was removed
 
 
 @pytest.mark.parametrize("is_reopened", [False, True])

@@ -445,7 +445,7 @@ class LogMachine(RuleBasedStateMachine):
         self.model = [(base, batch) for base, batch in self.model if read_batch_header(batch).next_offset <= offset]
         self.end = self.built.log.log_end_offset
         if not self.model and self.end == self.built.log.log_start_offset:
-            self.log_start = self.end  # the start lay within the batch that was cut
+            self.log_start = self.end  # the log start was inside the removed batch
         assert self.end <= offset and (not self.model or self.end == read_batch_header(self.model[-1][1]).next_offset)
 
     @rule(data=st.data())

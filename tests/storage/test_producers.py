@@ -221,7 +221,7 @@ def test_idleness_counts_over_restarts(is_swept_since: bool) -> None:
     states.apply(data(0), 0)
     if is_swept_since:
         states.expire(now_ms=101 * minute, expiration_ms=day)
-    for later in range(102, 1541, 100):  # a start now and then, each with a sweep and a snapshot
+    for later in range(102, 1541, 100):  # several starts, each with a sweep and a snapshot
         states = restored(states)
         assert states.expire(now_ms=later * minute, expiration_ms=day) == 0
     assert states.expire(now_ms=101 * minute + day - 1, expiration_ms=day) == 0
@@ -250,7 +250,7 @@ def test_a_damaged_snapshot_is_refused() -> None:
 class Event(NamedTuple):
     offset: int
     header: BatchHeader
-    coordinator_epoch: int | None  # of a marker
+    coordinator_epoch: int | None  # only a marker has one
 
     @property
     def end(self) -> int:

@@ -70,7 +70,7 @@ def test_a_client_without_an_id_gets_one() -> None:
 def test_the_interval_between_pushes() -> None:
     world = World()
     client = world.ask()
-    world.push(client)  # whenever it comes, because clients choose the time of the first push at random
+    world.push(client)  # accepted at any time, because clients choose a random time for the first push
     assert refusal(lambda: world.push(client)) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     world.clock.advance(INTERVAL_MS - 1)
     assert refusal(lambda: world.push(client)) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -129,7 +129,7 @@ def test_the_last_push() -> None:
     world = World()
     client = world.ask()
     world.push(client)
-    world.push(client, is_last=True)  # which need not wait
+    world.push(client, is_last=True)  # the last push need not wait for the interval
     assert refusal(lambda: world.push(client, is_last=True)) is ErrorCode.INVALID_REQUEST
     world.clock.advance(INTERVAL_MS)
     assert refusal(lambda: world.push(client)) is ErrorCode.INVALID_REQUEST
@@ -164,7 +164,7 @@ def test_a_client_that_does_not_push_expires() -> None:
     assert world.reporting() == [client.instance_id]
     world.clock.advance(1)
     assert world.reporting() == [] and len(world.clients) == 0
-    world.push(client)  # it is a new one
+    world.push(client)  # the client is a new one now
     assert world.reporting() == [client.instance_id]
     world.clock.advance(60_001)
     assert world.ask(client.instance_id) is not client

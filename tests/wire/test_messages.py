@@ -179,7 +179,7 @@ def ours(value: Any, version: int) -> Any:
         return [ours(getattr(value, field.name), version) for field in fields]
     if isinstance(value, list):
         return [ours(item, version) for item in value]
-    return None if value == bytes(16) else value  # the judge has None for the uuid of zeroes
+    return None if value == bytes(16) else value  # kio has None for the uuid of zeroes
 
 
 JUDGED = [cls for cls in MESSAGES if issubclass(cls, Request | Response | Data) and judged_versions(cls)]

@@ -16,7 +16,7 @@ from ottla.groups.consumer.heartbeat import heartbeat
 from ottla.groups.states import EMPTY, STABLE
 from tests.scenarios.groups_world import World
 
-ROUNDS_MAX = 20  # heartbeats of all members until a group of this size must be at rest
+ROUNDS_MAX = 20  # heartbeats of each member until a group of this size must be stable
 
 
 class Client:

@@ -23,7 +23,7 @@ from ottla.groups.streams.topology import MISSING_INTERNAL_TOPICS, MISSING_SOURC
 from tests.fakes.coordinator_settings import group_settings
 from tests.scenarios.groups_world import World
 
-ROUNDS_MAX = 30  # heartbeats of all members until a group of this size must be at rest
+ROUNDS_MAX = 30  # heartbeats of each member until a group of this size must be stable
 STATELESS = Topology(0, (Subtopology("0", ("t",)), Subtopology("1", ("u",))))
 WORDS = Topology(
     0,

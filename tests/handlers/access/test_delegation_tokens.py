@@ -106,7 +106,7 @@ def test_for_another_owner_with_the_right_on_that_user() -> None:
     answer = world.create(owner=("User", "bob"))
     assert (answer.error_code, answer.principal_name, answer.token_requester_principal_name) == (0, "bob", "alice")
     assert world.described("User:alice") == world.described("User:bob") == [answer.token_id]
-    assert world.renew(answer.hmac)[0] == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH  # who asks for a token does not own it
+    assert world.renew(answer.hmac)[0] == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH  # the requester is not the owner
 
 
 def test_many_tokens_are_described_in_steps() -> None:
@@ -139,7 +139,7 @@ def test_only_clients_that_have_logged_in_by_something_else_than_a_token() -> No
     assert answers_of(world) == [NOT_ALLOWED] * 4
     world.connection.authentication, world.connection.principal = None, "User:ANONYMOUS"
     assert answers_of(world) == [NOT_ALLOWED] * 4
-    world.connection.principal = "User:CN=alice"  # by a certificate
+    world.connection.principal = "User:CN=alice"  # authenticated by a certificate
     assert answers_of(world) == [0, ErrorCode.DELEGATION_TOKEN_NOT_FOUND, ErrorCode.DELEGATION_TOKEN_NOT_FOUND, 0]
 
 

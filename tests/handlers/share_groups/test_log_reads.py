@@ -61,7 +61,7 @@ def test_control_batches_are_never_delivered() -> None:
 
 def test_a_transaction_is_aborted_from_its_first_offset_to_its_marker() -> None:
     found = slice_of(
-        plain(2, producer_id=7),  # 0: of an earlier transaction, committed
+        plain(2, producer_id=7),  # 0: an earlier transaction, which is committed
         marker(CONTROL_COMMIT, 7),  # 2
         plain(2, producer_id=7),  # 3: aborted
         plain(2, producer_id=8),  # 5

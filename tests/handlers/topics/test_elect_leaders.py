@@ -43,7 +43,7 @@ def test_an_election_of_all_partitions_without_a_controller_is_an_error_of_the_r
     world = AdminWorld()
     world.cluster.create("a")
     world.cluster.store.multi([Set(znodes.CONTROLLER_EPOCH, b"garbage")], lambda _outcome: None)
-    world.cluster.create("b")  # notices the other epoch
+    world.cluster.create("b")  # this write notices the other epoch
     answer = world.ask(ElectLeadersRequest(topic_partitions=None), 2)
     assert (answer.error_code, codes(answer)) == (ErrorCode.NOT_CONTROLLER, {})
     named = world.ask(ElectLeadersRequest(topic_partitions=ASKED), 2)

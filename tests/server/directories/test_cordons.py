@@ -70,7 +70,7 @@ def test_without_an_uncordoned_directory_only_assigned_replicas_are_placed(make_
     more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)], timeout_ms=5_000)
     (refused,) = ask(server, more, 3).results
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REPLICATION_FACTOR, none_left)
-    assert cordon(server, f"{tmp_path}/b") is ErrorCode.NONE  # has precedence over the configuration file
+    assert cordon(server, f"{tmp_path}/b") is ErrorCode.NONE  # a dynamic setting has precedence over the file
     (grown,) = ask(server, more, 3).results
     assert (grown.error_code, described(server)) == (ErrorCode.NONE, {"a": (False, 2), "b": (True, 1)})
     assert cordon(server, f"{tmp_path}/a,{tmp_path}/b") is ErrorCode.NONE

@@ -261,7 +261,7 @@ def test_a_directory_is_whole_after_a_clean_close_or_while_the_machine_runs_on(t
 
 
 def test_a_power_failure_loses_nothing_where_acknowledgements_wait_for_the_disk(tmp_path: Path) -> None:
-    claimed(tmp_path, "boot-1", is_flush_on_ack=True)  # killed before it had registered
+    claimed(tmp_path, "boot-1", is_flush_on_ack=True)  # the broker was killed before it registered
     claimed(tmp_path, "boot-1", is_flush_on_ack=True).note_boot()
     assert claimed(tmp_path, "boot-2", is_flush_on_ack=True).was_whole
     directory = claimed(tmp_path, "boot-2")  # the setting is off from here on
@@ -278,13 +278,13 @@ def test_what_was_not_synced_before_is_not_proved_by_a_setting(tmp_path: Path) -
     (tmp_path / "t-0" / "partition.metadata").touch()
     claimed(tmp_path, "boot-1", is_flush_on_ack=True).note_boot()
     assert not claimed(tmp_path, "boot-2", is_flush_on_ack=True).was_whole
-    claimed(tmp_path, "boot-2", is_flush_on_ack=True).note_boot()  # what is there now has come from the disk
+    claimed(tmp_path, "boot-2", is_flush_on_ack=True).note_boot()  # the present data was read from the disk
     assert claimed(tmp_path, "boot-3", is_flush_on_ack=True).was_whole
 
 
 def test_the_proof_ends_before_the_first_acknowledgement_that_does_not_wait(tmp_path: Path) -> None:
     claimed(tmp_path, "boot-1", is_flush_on_ack=True).note_boot()
-    claimed(tmp_path, "boot-1")  # killed before a controller knew of it
+    claimed(tmp_path, "boot-1")  # the broker was killed before a controller knew it
     assert not claimed(tmp_path, "boot-2", is_flush_on_ack=True).was_whole
 
 

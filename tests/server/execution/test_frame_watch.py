@@ -240,7 +240,7 @@ def test_answers_have_the_order_of_the_requests() -> None:
         world.send(first, number)
     world.send(second, 1)
     world.answer(second, 1)
-    world.answer(first, 9)  # a request of before the recording
+    world.answer(first, 9)  # a request that began before the recording
     world.answer(first, 1, 3)
     world.send(first, 4)
     first.info.closing[0](None)

@@ -198,7 +198,7 @@ def test_long_lists_are_the_same_as_short_ones(ask: Ask, request_and_version: tu
     (long,) = ask(request_and_version)
     for answer in (short, long):
         for directory in answer.results if isinstance(answer, describe_log_dirs.DescribeLogDirsResponse) else ():
-            directory.usable_bytes = 0  # others write to the same file system
+            directory.usable_bytes = 0  # other programs fill the file system
     assert long == short and len(long_requests) == 1
     assert "1" in str(short), "there was something to list"
 

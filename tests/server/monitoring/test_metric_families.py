@@ -81,7 +81,7 @@ def test_alerts_ask_for_what_is_exported() -> None:
 def test_expressions_ask_for_labels_that_are_there(expression: str) -> None:
     """Allowed are the labels of the metric, and `instance`, which Prometheus adds. An unknown label would select nothing, without an
     error."""
-    known = {**labels_of(), "ottla_tls_certificate_not_after_seconds": {"listener"}}  # tests/clients/test_tls.py has a scrape of that one
+    known = {**labels_of(), "ottla_tls_certificate_not_after_seconds": {"listener"}}  # tests/clients/test_tls.py reads this metric
     there = set().union(*(known[name] for name in metrics_asked_for(expression)))
     assert labels_asked_for(expression) <= there | {"instance"}
 

@@ -97,7 +97,7 @@ def test_traffic_is_counted_for_each_topic_and_for_all(make_server: MakeServer) 
     assert value(text, counter) == 5
     assert value(text, "kafka_server_brokertopicmetrics_bytesin_total", topic="payments") == partition.log.size_bytes
     assert value(text, "kafka_server_brokertopicmetrics_totalproducerequests_total") == 3
-    partition.traffic.bytes_out += 7  # of a fetch that was counted when it arrived
+    partition.traffic.bytes_out += 7  # the answer to a fetch that was counted on arrival
     partition.traffic.failed_fetches += 1
     text = metrics.render()
     assert value(text, "kafka_server_brokertopicmetrics_bytesout_total", topic="payments") == 7

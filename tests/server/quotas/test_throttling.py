@@ -325,7 +325,7 @@ def test_brokers_are_exempt() -> None:
     world.info.is_inter_broker = True
     world.spent_ms = 100
     world.send(upload(2040), HeartbeatRequest())
-    world.timers.run_due()  # the first took its whole turn
+    world.timers.run_due()  # the first request took its whole turn
     assert world.times() == [0, 0]
     assert world.channel.is_reading
 
