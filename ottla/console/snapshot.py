@@ -71,7 +71,7 @@ class View(NamedTuple):
     """The cluster as it was at `at_s` (seconds since 1970). `metadata` is the answer with all topics, `lags` the lag by group and topic.
     `settings` lacks topics whose settings are not known or which this identity may not see. `exported` has the metrics of the brokers that
     export them. `last_records` has the time of the newest record by topic, in milliseconds since 1970: the record's own timestamp if the
-    topic has not grown since the console was started, else the time of the sample in which the topic had grown.
+    topic has not grown since the console was started, else the time of the last sample that showed growth.
     """
 
     at_s: float

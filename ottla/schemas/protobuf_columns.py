@@ -114,7 +114,7 @@ class _Field:
         return some.take(pa.array(np.cumsum(is_set) - 1, mask=~is_set))
 
     def write(self, column: Any) -> Items:
-        """Returns for each row the value for the message's constructor; None leaves the field unset."""
+        """Returns for each row the value for the message's constructor; None does not set the field."""
         if self._key is None and not self._is_repeated:
             return self._item.write(column)
         lists = column if self._key is None else column.cast(pa.list_(pa.struct([("key", self._key.kind), ("value", self._item.kind)])))

@@ -1,7 +1,7 @@
 """Reads the metrics of a push: OpenTelemetry's `MetricsData` in the wire format of Protocol Buffers.
 
 Gauges and sums with their attributes are read. Histograms and summaries are skipped, because clients of Kafka send none. Any client may
-send any payload, so every part is limited: names and texts in bytes, small messages in their number of fields. What exceeds a limit is
+send any payload, so every part is limited: names and texts in bytes, small messages in their number of fields. Anything above a limit is
 ignored. The reader is a generator that pauses after each field of a large message, so a payload of any form can be read in time slices.
 
 Malformed bytes raise `WireError`. Fields that are unknown, or have another type than expected, are skipped as the format demands.

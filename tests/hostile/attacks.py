@@ -1,16 +1,14 @@
-"""Attacks of one client on all others: what they send, and what an honest client beside them notices.
+"""Runs attacks of one client on a broker, and measures their effect on an honest client and on the broker's memory. An `Attack` prepares
+the broker (topics, groups), makes the bytes to send, and then sends them. `measure` runs it beside an honest client, which repeats small
+requests on its own connection (it writes a record, reads it, commits its offset, asks for metadata). It returns an `Outcome`: the honest
+client's longest wait and 99th percentile, and the largest memory of the broker and its worker processes (the kernel's high-water mark,
+which is reset before). `broken_bounds` lists the memory limits that the attack exceeded.
 
-An `Attack` prepares the broker (topics, groups), makes its bytes beforehand and then sends them. `measure` runs it beside an honest client,
-which does small things on a connection of its own all the time (it writes a record, reads it, commits its offset, asks for metadata), and
-returns an `Outcome`: the longest time that the honest client waited, its 99th percentile, and the greatest memory that the broker and its
-worker processes had (the kernel's own high-water mark, reset before). `broken_bounds` says which bounds of memory that breaks.
-
-How to add one: a function that takes a `Target`, under `@attack("name")`, in a module `attacks_<subject>.py` of this folder, and its
-subject in `SUBJECTS`. What it does before `target.begin()` is preparation and is not measured. The numbers that make it large go through
-`target.part`, so that tests can send a small part of what the benchmark sends. The bytes are the same for any broker that speaks the
-protocol, so each can be run on Apache Kafka as well; where that makes no sense `not_on_kafka` says why. Tests and the benchmark assert
-the bounds of memory; times are figures of a table (`python -m tools.bench.attacks`), never assertions, because the machine may do other
-work.
+To add an attack, write a function that takes a `Target`, with the decorator `@attack("name")`, in a module `attacks_<subject>.py` of this
+folder, and add the subject to `SUBJECTS`. The part before `target.begin()` is preparation and is not measured. Numbers that decide the size
+of the attack are passed through `target.part`, so that tests can send a small part of what the benchmark sends. The bytes are the same for
+any Kafka broker, so an attack can also be run on Apache Kafka; if that makes no sense, `not_on_kafka` says why. Tests and the benchmark
+assert the memory limits. Times are only figures in a table (`python -m tools.bench.attacks`), because the machine may do other work.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ OTHER_PORT = "{port}"
 
 @dataclass
 class Outcome:
-    """What an attack did to the others. Times in ms, memory in bytes."""
+    """The effect of an attack on the honest client and the broker. Times are in ms, memory in bytes."""
 
     waits_ms: list[float] = field(default_factory=list)
     attack_ms: float = 0.0
@@ -71,8 +69,9 @@ class Outcome:
 
 
 class WorkerWatch:
-    """The greatest memory that a process's worker processes had together. They end when they have nothing to do, so they are looked at
-    all the time; what a worker had between two looks is in the kernel's high-water mark of it."""
+    """Measures the largest memory that the worker processes of a process had together. Idle workers end, so they are sampled continuously;
+    the kernel's high-water mark of each worker includes the time between two samples.
+    """
 
     def __init__(self, pid: int) -> None:
         self.peak_bytes = 0
@@ -91,15 +90,16 @@ class WorkerWatch:
     def _run(self) -> None:
         while True:
             is_last = self._stop.wait(SAMPLE_SECONDS)
-            with contextlib.suppress(OSError):  # the broker has ended, which the attack will notice
+            with contextlib.suppress(OSError):  # the broker has ended; the attack reports that
                 self.peak_bytes = max(self.peak_bytes, sum(map(peak_of_worker, workers_of(self._pid))))
             if is_last:
                 return
 
 
 class Target:
-    """The broker under attack, with a world in it, and the connections of the attacker. `share` is how much of its full size an attack
-    has."""
+    """The broker under attack with its topics and groups (`World`), and the connections of the attacker. `share` is the part of the
+    attack's full size to send, from 0 to 1.
+    """
 
     def __init__(self, port: int, pid: int, other_port: int = 0, share: float = 1.0) -> None:
         self.port = port
@@ -116,11 +116,11 @@ class Target:
         self._began = 0.0
 
     def part(self, count: int) -> int:
-        """How many of what a full attack has so many of."""
+        """Returns the part of a number for an attack of the size `share`."""
         return max(1, round(count * self.share))
 
     def numbers(self, count: int) -> range:
-        """From 0 on, as many as that."""
+        """Returns the numbers from 0 up to `part` of a number."""
         return range(self.part(count))
 
     def connect(self) -> WireClient:
@@ -129,7 +129,7 @@ class Target:
         return client
 
     def connect_with_a_small_window(self) -> socket.socket:
-        """A connection on which little of what is never read waits in the kernel."""
+        """Opens a connection with a small receive window, so that the kernel buffers few of the bytes that the client does not read."""
         peer = socket.socket()
         self._unread.append(peer)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -137,12 +137,12 @@ class Target:
         return peer
 
     def request(self, key: int, version: int, **fields: object) -> bytes:
-        """The frame of a request."""
+        """Returns the frame of a request."""
         made: Request = load(key)[0](**fields)
         return self.client.frame(made, version)
 
     def begin(self) -> None:
-        """The preparation is over: what comes now is measured."""
+        """Ends the preparation; everything from now on is measured."""
         self.outcome.rss_before_bytes = memory_bytes(self.pid, "VmRSS")
         reset_peak(self.pid)
         self._watch.start()
@@ -164,11 +164,11 @@ class Target:
         return answers
 
     def hold(self, answers: int) -> None:
-        """Keeps the attack up until the honest client has had so many further answers."""
+        """Continues the attack until the honest client has got this number of further answers."""
         self._honest.wait_for_answers(answers)
 
     def end(self) -> Outcome:
-        """The attack is over. Raises AssertionError if the honest client was not served."""
+        """Ends the attack. Raises AssertionError if the honest client was not served."""
         outcome, honest = self.outcome, self._honest
         assert self._began, "an attack that never began"
         outcome.attack_ms = (time.perf_counter() - self._began) * 1000
@@ -193,7 +193,9 @@ Run = Callable[[Target], None]
 
 
 class Attack(NamedTuple):
-    """One attack; `settings` (`key=value`) are those that it needs of the broker, `not_on_kafka` is why Kafka is not attacked like this."""
+    """One attack. `settings` (`key=value`) are the broker settings that it needs; `not_on_kafka` is the reason why it is not run on Apache
+    Kafka.
+    """
 
     run: Run
     settings: tuple[str, ...] = ()
@@ -204,7 +206,7 @@ _attacks: dict[str, Attack] = {}
 
 
 def attack(name: str, *settings: str, not_on_kafka: str = "") -> Callable[[Run], Run]:
-    """Adds a function to the corpus."""
+    """Decorator: adds a function to the attacks."""
 
     def add(function: Run) -> Run:
         assert name not in _attacks, f"two attacks are called {name!r}"
@@ -215,19 +217,19 @@ def attack(name: str, *settings: str, not_on_kafka: str = "") -> Callable[[Run],
 
 
 def corpus() -> dict[str, Attack]:
-    """Every attack by its name."""
+    """Returns all attacks by name."""
     for subject in SUBJECTS:
         importlib.import_module(f"tests.hostile.attacks_{subject}")
     return dict(_attacks)
 
 
 def settings_of(attack: Attack, other_port: int) -> list[str]:
-    """What a broker needs to be attacked so."""
+    """Returns the settings that a broker needs for this attack."""
     return [setting.replace(OTHER_PORT, str(other_port)) for setting in attack.settings]
 
 
 def measure(port: int, pid: int, run: Run, other_port: int = 0, share: float = 1.0) -> Outcome:
-    """Runs an attack, or a share of it, on the broker; raises AssertionError if the honest client was not served."""
+    """Runs an attack, or the part `share` of it, on the broker. Raises AssertionError if the honest client was not served."""
     target = Target(port, pid, other_port, share)
     try:
         run(target)
@@ -237,14 +239,14 @@ def measure(port: int, pid: int, run: Run, other_port: int = 0, share: float = 1
 
 
 def broken_bounds(outcome: Outcome, memory_max_bytes: int) -> list[str]:
-    """Which bounds an attack has broken, of a broker with this `ottla.memory.max.bytes`: a sentence for each."""
+    """Returns a sentence for each memory limit that an attack has exceeded, of a broker with this `ottla.memory.max.bytes`."""
     bounds = (("the broker", outcome.rss_peak_bytes, memory_max_bytes + ALLOWANCE_BYTES),
               ("its workers", outcome.workers_peak_bytes, WORKERS_BYTES_MAX))  # fmt: skip
     return [f"{who} took {used / MIB:.0f} MiB, {most / MIB:.0f} may be" for who, used, most in bounds if used > most]
 
 
 def peak_of_worker(pid: int) -> int:
-    """0 when it has ended meanwhile."""
+    """Returns the peak memory of a worker; 0 if it has ended."""
     try:
         return memory_bytes(pid, "VmHWM")
     except (OSError, AssertionError):
@@ -252,17 +254,17 @@ def peak_of_worker(pid: int) -> int:
 
 
 def workers_of(pid: int) -> list[int]:
-    """The child processes of a process, whichever of its threads has started them."""
+    """Returns the child processes of a process, whichever of its threads has started them."""
     return [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
 
 
 def memory_bytes(pid: int, name: str) -> int:
-    """VmRSS (now) or VmHWM (greatest since the reset) of a process."""
+    """Returns VmRSS (the current memory) or VmHWM (the largest memory since the reset) of a process."""
     found = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return int(found[1]) * 1024
 
 
 def reset_peak(pid: int) -> None:
-    """Sets VmHWM to what is in use now."""
+    """Sets VmHWM to the memory in use now."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -1,4 +1,4 @@
-"""Attacks by number: small requests, connections, single bytes, scrapes and log lines without end."""
+"""Attacks by numbers: very many small requests, connections, single bytes, scrapes and log lines."""
 
 from __future__ import annotations
 

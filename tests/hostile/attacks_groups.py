@@ -1,4 +1,4 @@
-"""Attacks by groups of many members: what they subscribe to, and what it costs to give them their partitions."""
+"""Attacks by groups with many members, long subscriptions and expensive assignments, and by share sessions with many partitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_topics(target: Target, count: int, partitions: int, prefix: str = "topi
 
 
 def member(group: str, number: int, **fields: Any) -> Request:
-    """The heartbeat by which a member of a consumer group joins."""
+    """Returns the heartbeat by which a member of a consumer group joins."""
     made: Request = load(68)[0](
         group_id=group, member_id=f"member-{number}", member_epoch=0, rebalance_timeout_ms=60_000, topic_partitions=[], **fields
     )
@@ -183,7 +183,9 @@ def describe_one_group(target: Target) -> None:
 
 @attack("60 share sessions of 5,000 partitions each, in as many groups, and one of 5,001 partitions")
 def large_share_sessions(target: Target) -> None:
-    """More than all share sessions together may have, more than one may have, and more than there is memory for."""
+    """Opens share sessions with more partitions than all sessions together may have, than one session may have, and than the memory for
+    share partitions allows.
+    """
     make_topic(target, "wide", target.part(5000))
     topic_id = target.client.ask(metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="wide")]), 12).topics[0].topic_id
     wait_for_coordinators(target, 0, "x")
@@ -199,8 +201,9 @@ def large_share_sessions(target: Target) -> None:
 
 
 def open_until_settled(client: WireClient, request: Request, *, needs_all: bool) -> None:
-    """Opens a share session again and again: until all its partitions can be read, or the session is refused, or, unless it `needs_all`,
-    no further partition can be read, because there is no room for its state."""
+    """Opens a share session again and again, until all its partitions can be read or the session is refused. Without `needs_all` it also
+    stops when no further partition becomes readable, because the memory for states is full.
+    """
     failing = [-1]
 
     def is_settled() -> bool:
@@ -214,7 +217,7 @@ def open_until_settled(client: WireClient, request: Request, *, needs_all: bool)
 
 
 def share_fetch_of(group: str, topic_id: bytes, partitions: int) -> share_fetch.ShareFetchRequest:
-    """The request that opens a share session of so many partitions."""
+    """Returns the request that opens a share session of this number of partitions."""
     wanted = [share_fetch.FetchPartition(partition_index=number) for number in range(partitions)]
     return share_fetch.ShareFetchRequest(
         group_id=group, member_id=MEMBER, share_session_epoch=0, max_wait_ms=500, min_bytes=1, max_bytes=1 << 20,

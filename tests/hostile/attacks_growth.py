@@ -1,4 +1,4 @@
-"""Attacks by what a client makes the broker remember: ids, offsets, groups, topics, names."""
+"""Attacks that make the broker remember many things: ids, offsets, groups, topics, names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def wait_for_coordinators(target: Target, kind: int, name: str) -> None:
 
 
 def send_many(target: Target, requests: Iterable[tuple[Request, int]]) -> list[bytes]:
-    """Sends requests on one connection, a few in flight at a time; returns the answers up to where the broker closes it."""
+    """Sends requests on one connection, a few in flight at a time. Returns the answers until the broker closes the connection."""
     client, answers, waiting = target.connect(), list[bytes](), 0
     try:
         for request, version in requests:
@@ -63,7 +63,7 @@ def large_offsets(target: Target) -> None:
 
 
 def commit(group: str, first: int) -> offset_commit.OffsetCommitRequest:
-    """A lone consumer's commit of a hundred partitions."""
+    """Returns a commit of offsets for a hundred partitions, by a consumer that is not a group member."""
     offsets = [
         offset_commit.OffsetCommitRequestPartition(partition_index=number, committed_offset=1, committed_metadata=TEXT)
         for number in range(first, first + 100)

@@ -1,4 +1,6 @@
-"""Attacks by what is received: batches that unpack to much, frames that never become whole, peers that never read."""
+"""Attacks by received bytes: small batches that are large when decompressed, frames that are never completed, and clients that never read
+answers.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ SMALL_FRAME_BYTES = 65_000
 
 @functools.cache
 def bomb(count: int = RECORDS, *, timestamp_ms: int = 1_700_000_000_000, lie_ms: int = 0) -> bytes:
-    """A batch of `count` records of the same eight bytes, save their offsets: a few kilobytes for every million."""
+    """Returns a compressed batch of `count` records whose eight bytes are equal except for the offsets: a few kilobytes for a million
+    records.
+    """
     from cramjam import zstd
 
     block = 1 << 14
@@ -50,7 +54,9 @@ def finish(packed: bytes, count: int, timestamp_ms: int, lie_ms: int) -> bytes:
 
 @functools.cache
 def zeros(count: int = RECORDS, *, timestamp_ms: int = 1_700_000_000_000, lie_ms: int = 0) -> bytes:
-    """A batch of 3 kB that says it has `count` records of eight bytes, all of offset 0: only a reader that walks all of them notices."""
+    """Returns a batch of 3 kB that claims to have `count` records of eight bytes. All of them have offset 0, which only a check of every
+    record can find.
+    """
     from cramjam import zstd
 
     return finish(bytes(zstd.compress(b"\x0e\0\0\0\2k\0\0" * count, 3)), count, timestamp_ms, lie_ms)
@@ -139,7 +145,7 @@ def dripping_frames(target: Target) -> None:
     create(target, "plain")
     start = struct.pack(">i", SMALL_FRAME_BYTES) + bytes(SMALL_FRAME_BYTES - 5_000)
     target.begin()
-    holders = [target.connect() for _ in target.numbers(558)]  # they fill what there is for unfinished requests
+    holders = [target.connect() for _ in target.numbers(558)]  # they use up the memory for unfinished requests
 
     def drip(data: bytes) -> None:
         for holder in holders:
@@ -175,14 +181,14 @@ def _send_and_connect_anew(port: int, count: int, stop: threading.Event) -> None
     while not stop.is_set():
         with contextlib.ExitStack() as peers:
             for _ in range(count):
-                with contextlib.suppress(OSError):  # the broker has dropped it, or takes no more for now
+                with contextlib.suppress(OSError):  # the broker has closed it, or does not read from it now
                     peer = peers.enter_context(socket.create_connection(("127.0.0.1", port), 10))
                     peer.settimeout(0.05)
                     peer.sendall(start)
 
 
 def send_in_pieces(target: Target, frame: bytes, meanwhile: Callable[[], object] = lambda: None) -> None:
-    """Sends a frame slowly, as over a slow line; an answer, even a refusal, shows that the connection was not dropped."""
+    """Sends a frame slowly, as over a slow network. Any answer, even a refusal, shows that the connection was not closed."""
     client = target.connect()
     client.ask(api_versions.ApiVersionsRequest(), 0)  # as every client does
     for at in range(0, len(frame), 4_000):
@@ -206,13 +212,15 @@ def many_half_sent_frames(target: Target) -> None:
 
 @attack("6,000 connections that send 64 KiB of a frame each, then 40 kB more")
 def second_pieces_of_frames(target: Target) -> None:
-    """What has come of a frame fills its buffer while memory is short; the second piece made the buffer four times as large."""
+    """Sends frames in two pieces while the memory for requests is nearly full. In an earlier version the second piece made a frame's buffer
+    four times as large.
+    """
     clients = [target.connect() for _ in target.numbers(6000)]
     target.begin()
     for piece in (struct.pack(">i", FRAME_BYTES) + bytes((64 << 10) - 4), bytes(40_000)):
         for client in clients:
             client.socket.settimeout(0.02)
-            with contextlib.suppress(OSError):  # the broker has dropped it, or does not read on
+            with contextlib.suppress(OSError):  # the broker has closed it, or does not read from it now
                 client.socket.sendall(piece)
     target.hold(400)
 
@@ -263,4 +271,4 @@ def send_and_never_read(target: Target, data: bytes, times: int) -> None:
         for _ in range(times):
             peer.sendall(data)
     except OSError:
-        pass  # the broker does not read on, or has dropped the connection
+        pass  # the broker does not read any more, or has closed the connection

@@ -1,4 +1,4 @@
-"""Attacks by clients that have logged in, and by logins: delegation tokens, credentials and tries without end."""
+"""Attacks by logins and by clients that have logged in: very many delegation tokens, credentials and failed logins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IN_FLIGHT = 50
 
 
 def logged_in(target: Target) -> WireClient:
-    """A connection of a user with a password."""
+    """Returns a connection that has logged in as a user."""
     client = connect(target)
     assert not client.ask(load(17)[0](mechanism="PLAIN"), 1).error_code
     assert not client.ask(load(36)[0](auth_bytes=b"\0attacker\0secret"), 2).error_code
@@ -41,7 +41,7 @@ def connect(target: Target) -> WireClient:
 
 
 def ask_all(client: WireClient, requests: Iterable[Request], version: int) -> list[Any]:
-    """The answers, of a few requests at a time."""
+    """Sends requests, a few at a time, and returns the answers."""
     answers: list[Any] = []
     waiting: list[int] = []
     for request in requests:
@@ -54,7 +54,7 @@ def ask_all(client: WireClient, requests: Iterable[Request], version: int) -> li
 
 
 def answer(client: WireClient, key: int, version: int) -> Any:
-    """The next answer, of whatever correlation id."""
+    """Returns the next answer, whatever its correlation id."""
     data = client.receive()
     assert data is not None, "the broker closed the connection"
     return decoder(load(key)[1], version)(data, read_response_header(key, version, data)[1])[0]
@@ -84,7 +84,7 @@ def many_tokens(target: Target) -> None:
     "connection.failed.authentication.delay.ms=0", not_on_kafka=NO_SUCH_KAFKA,
 )  # fmt: skip
 def refused_names(target: Target) -> None:
-    """The audit log remembers which lines it has written."""
+    """Causes refusals about very many names: the audit log remembers the lines that it has written."""
     handshake = target.request(17, 1, mechanism="PLAIN")
     target.begin()
     for number in target.numbers(15_000):
@@ -100,7 +100,7 @@ def refused_names(target: Target) -> None:
     not_on_kafka=NO_SUCH_KAFKA,
 )  # fmt: skip
 def unknown_tokens(target: Target) -> None:
-    """A token's secret is made from its id, and both are cached."""
+    """Logs in with very many unknown token ids: the broker derives a decoy secret from each id and caches both."""
     handshake = target.request(17, 1, mechanism="SCRAM-SHA-256")
 
     def begin_login(client: WireClient, number: int) -> None:
@@ -130,7 +130,7 @@ ACLS = (
     LISTENERS, MECHANISMS, USERS, *ACLS, not_on_kafka=NO_SUCH_KAFKA,
 )  # fmt: skip
 def questions_without_rights(target: Target) -> None:
-    """Decisions are remembered by name."""
+    """Asks about very many names without permission: the authorizer caches its decisions by name."""
     group_ids = load(15)[0]
     with logged_in(target) as client:
         target.begin()
@@ -141,7 +141,7 @@ def questions_without_rights(target: Target) -> None:
 
 @attack("FindCoordinator of 20,000 groups with names of 32 kB, in requests of 50")
 def coordinators_of_long_names(target: Target) -> None:
-    """Each name was hashed, and the hash remembered."""
+    """Looks up coordinators of very long names. An earlier version kept a hash for each name."""
     find = load(10)[0]
     target.begin()
     for first in range(0, target.part(20_000), 50):
@@ -155,7 +155,7 @@ def coordinators_of_long_names(target: Target) -> None:
     not_on_kafka=NO_SUCH_KAFKA,
 )  # fmt: skip
 def producers_of_one_user(target: Target) -> None:
-    """The number of remembered producers is bounded for all users together."""
+    """Makes one user use up the producer ids that the broker remembers: their number is limited for all users together."""
     make_topic(target, "invented", 1)
     with logged_in(target) as client:
         target.begin()
@@ -170,7 +170,7 @@ def producers_of_one_user(target: Target) -> None:
     "ottla.transactions.max=10000", "ottla.memory.max.bytes=67108864", not_on_kafka=NO_SUCH_KAFKA,
 )  # fmt: skip
 def coordinators_of_one_user(target: Target) -> None:
-    """Transactional ids, and the memory of groups and offsets, are bounded for all users together."""
+    """Makes one user use up transactional ids and the memory of groups and offsets, which are limited for all users together."""
     for kind in (0, 1):
         wait_for_coordinators(target, kind, "x")
     init = load(22)[0]

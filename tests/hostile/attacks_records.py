@@ -1,4 +1,4 @@
-"""Attacks by the content of batches: codecs that lie, records that are broken, keys and segments without end."""
+"""Attacks by the content of batches: wrong lengths in compressed data, malformed records, very many keys and segments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def packed(codec: int, section: bytes, count: int = 100_000, *, lie_ms: int = 0) -> bytes:
-    """A batch whose records are whatever `section` unpacks to."""
+    """Returns a batch whose records are the compressed bytes `section`."""
     header = BatchHeader(0, 0, -1, 2, 0, codec, count - 1, NOW_MS, NOW_MS + lie_ms, -1, -1, -1, count)
     batch = bytearray(HEADER.size) + section
     HEADER.pack_into(batch, 0, 0, len(batch) - 12, *header[2:])
@@ -31,7 +31,7 @@ def gzipped(data: bytes) -> bytes:
 
 
 def lying_sections() -> list[tuple[int, bytes]]:
-    """Sections that claim more than they hold, hold more than they claim, or break off."""
+    """Yields compressed sections that contain less or more than their header claims, or end too early."""
     from cramjam import lz4, zstd
 
     record = b"\x0e\0\0\0\2k\0\0"
@@ -77,7 +77,9 @@ def many_segments(target: Target) -> None:
 
 
 def one_record(number: int) -> bytes:
-    """Each is a second younger than the one before, so that its segment is old at once."""
+    """Returns a batch of one record whose timestamp is one second later than the previous one's, so that each record begins a segment that
+    is already old.
+    """
     return bytes(encode_batch([Record(0, NOW_MS + number * 1000, b"k", b"v", ())]))
 
 

@@ -1,4 +1,4 @@
-"""Attacks by the content of requests: one name repeated, many names, answers far larger than what asks for them, many small requests."""
+"""Attacks by the content of requests: one name repeated, many names, small requests with very large answers, and many small requests."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def large_session(target: Target) -> None:
 
 @attack("a fetch of 10 MB of names in each of 1,000 connections, which close, then 20 empty ones of the last session")
 def large_sessions(target: Target) -> None:
-    """As many as there may be fetch sessions."""
+    """Opens the maximum number of fetch sessions."""
     topics = [fetch.FetchTopic(topic=f"t{number}", partitions=[fetch.FetchPartition(partition=0)]) for number in target.numbers(150_000)]
     fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1}
     frame = target.request(1, 12, session_id=0, session_epoch=0, topics=topics, **fields)
@@ -135,7 +135,7 @@ def large_sessions(target: Target) -> None:
 
 @attack("a fetch of 200 topics with names of 20 kB in each of 400 connections, which close")
 def sessions_of_long_names(target: Target) -> None:
-    """Each would be a session of 4 MB."""
+    """Opens fetch sessions with long topic names, which would take 4 MB each."""
     fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1}
     target.begin()
     for number in target.numbers(400):

@@ -1,4 +1,4 @@
-"""Attacks by the extension that stages records: chunks without end, manifests of very many chunks."""
+"""Attacks by the extension that stages records: very many chunks, and manifests of very many chunks."""
 
 from __future__ import annotations
 

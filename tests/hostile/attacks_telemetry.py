@@ -26,7 +26,7 @@ def subscribe(target: Target) -> None:
 
 
 def pushes(target: Target, count: int, payload: bytes, codec: int) -> Iterator[tuple[Request, int]]:
-    """A push of a new client each, whose subscription id is wrong for all but the asked ones, so each asks first."""
+    """Yields pushes of new clients. The broker refuses a wrong subscription id, so each client asks for its subscription first."""
     get: Any = load(71)[0]
     for number in target.numbers(count):
         instance_id = fresh_uuid(number.to_bytes(16, "big"))

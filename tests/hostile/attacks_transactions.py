@@ -1,4 +1,4 @@
-"""Attacks by transactions: many partitions in one, many that are aborted, offsets that never become committed."""
+"""Attacks by transactions: many partitions in one transaction, many aborted transactions, and offsets that are never committed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ends(topic: str) -> Any:
 
 
 def abort_one(target: Target) -> None:
-    """One transaction of one small record, given up."""
+    """Runs a transaction with one small record, and aborts it."""
     name = "aborting"
     given = target.client.ask(load(22)[0](transactional_id=name, transaction_timeout_ms=NEVER_EXPIRES_MS), 4)
     records = batch(1, producer_id=given.producer_id, producer_epoch=given.producer_epoch, base_sequence=0, is_transactional=True)

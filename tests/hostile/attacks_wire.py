@@ -1,4 +1,4 @@
-"""Attacks by the form of a request: tags without end, arrays in arrays, bodies that are little but names."""
+"""Attacks by the form of a request: very many tagged fields, arrays in arrays, and bodies that contain mostly names."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def uvarint(value: int) -> bytes:
 
 
 def tags(count: int, first: int = 1_000) -> bytes:
-    """So many tagged fields that are unknown and empty, in order."""
+    """Returns this number of unknown, empty tagged fields, in the order of their tags."""
     return uvarint(count) + b"".join(uvarint(tag) + b"\0" for tag in range(first, first + count))
 
 
 def frame(key: int, version: int, header_tags: bytes, body: bytes) -> bytes:
-    """A request with a flexible header."""
+    """Returns a request with a flexible header."""
     data = struct.pack(">hhih", key, version, 7, 4) + b"wire" + header_tags + body
     return struct.pack(">i", len(data)) + data
 

@@ -1,4 +1,6 @@
-"""A broker under attack: after each test it must be alive, an honest client must be served, memory and log be in order (I46, P12)."""
+"""Fixtures with a broker under attack. After each test the broker must run and serve an honest client, use no more memory than allowed, and
+have no unexpected lines in its log (I46 and P12 of docs/invariants.md).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess
 
 @pytest.fixture(scope="module")
 def honest(attacked: BrokerProcess) -> Iterator[World]:
-    """An honest client that was connected before the attack."""
+    """Yields an honest client that was connected before the attack."""
     with WireClient(attacked.port) as client:
         world = World(client)
         for key, version in HONEST_APIS:
@@ -36,7 +38,7 @@ def honest(attacked: BrokerProcess) -> Iterator[World]:
 
 @pytest.fixture(autouse=True)
 def unharmed(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Judges what the attack has done, for tests that attack the broker of their module."""
+    """Checks the broker after each test, for tests that attack the broker of their module."""
     if "attacked" not in request.fixturenames:
         yield
         return
@@ -54,7 +56,7 @@ def unharmed(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def serve(world: World) -> None:
-    """The honest client goes about its work."""
+    """Makes the honest client send its usual requests."""
     for key, version in HONEST_APIS:
         assert world.client.ask(world.request(key, version), version) is not None
 

@@ -1,4 +1,4 @@
-"""A data directory with something of everything in it, ways to damage a file of it, and what a reader finds afterwards."""
+"""Writes a data directory that has files of all kinds, damages a file in several ways, and reads what a broker serves afterwards."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ from tests.clients.wire_client import In, WireClient
 
 TOPIC, OTHER = "damaged", "whole"
 RECORDS, RECORDS_PER_BATCH, STEP_MS = 1200, 3, 1000
-FIRST_MS = int(time.time()) * 1000 - RECORDS * STEP_MS  # so late that no segment is rolled for its age
+FIRST_MS = int(time.time()) * 1000 - RECORDS * STEP_MS  # recent enough that no segment is rolled because of its age
 ALL_BYTES = 1 << 24
 INFORMATION = re.compile(r"^\S+ \S+ INFO ")
 
 
 def write_directory(directory: Path) -> Path:
-    """Three segments with indexes, an aborted transaction, a group's offsets; stopped cleanly. Answers where it lies."""
+    """Writes a data directory with three segments and their indexes, an aborted transaction, and a group's offsets, and stops the broker
+    cleanly. Returns its path.
+    """
     process = BrokerProcess(directory, SETTINGS).start()
     with WireClient(process.port) as client:
         world = World(client)
@@ -67,17 +69,17 @@ def write_transaction(world: World, is_committed: bool) -> None:
 
 
 def copy_of(data: Path, directory: Path) -> BrokerProcess:
-    """A broker on a copy of the directory, not started yet."""
+    """Returns a broker on a copy of the directory, not started yet."""
     process = BrokerProcess(directory, SETTINGS)
     shutil.copytree(data, process.data)
     return process
 
 
-# Ways of damage
+# Kinds of damage
 
 
 def flip(path: Path) -> None:
-    """One byte in the middle is another one."""
+    """Changes one byte in the middle."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0x5A
     path.write_bytes(data)
@@ -101,12 +103,12 @@ def gone(path: Path) -> None:
 
 
 def cut(path: Path) -> None:
-    """The last batch is not whole."""
+    """Cuts the last batch."""
     path.write_bytes(path.read_bytes()[:-30])
 
 
 def more(path: Path) -> None:
-    """Bytes behind the last batch that are none."""
+    """Adds bytes behind the last batch that are not a batch."""
     with path.open("ab") as file:
         file.write(b"x" * 100)
 
@@ -124,7 +126,7 @@ def changed(old: str, new: str) -> Callable[[Path], None]:
 
 
 def log_lines(process: BrokerProcess) -> list[str]:
-    """The lines of the broker's log above level INFO."""
+    """Returns the lines of the broker's log above level INFO."""
     return [line for line in process.log_text().splitlines() if not INFORMATION.match(line)]
 
 
@@ -142,7 +144,7 @@ def refused(process: BrokerProcess, *options: str) -> list[str]:
 
 
 def read(client: WireClient, topic: str, offset: int = 0, *, is_committed: bool = False) -> tuple[list[bytes], int]:
-    """The values from an offset on and the error that ended the reading, 0 at the end of the log."""
+    """Returns the values from an offset on, and the error that ended the reading; 0 at the end of the log."""
     values: list[bytes] = []
     aborted: set[int] = set()
     while True:
@@ -160,7 +162,7 @@ def read(client: WireClient, topic: str, offset: int = 0, *, is_committed: bool 
 
 
 def decoded(data: bytes, offset: int, aborted: set[int]) -> tuple[list[bytes], int]:
-    """The values of whole batches from an offset on, and the offset behind them."""
+    """Returns the values of complete batches from an offset on, and the offset behind them."""
     values: list[bytes] = []
     for position, header in iter_batches(data):
         if not header.is_control and header.producer_id not in aborted:
@@ -180,5 +182,5 @@ def offset_at(client: WireClient, timestamp: int) -> int:
 
 
 def numbers_of(values: Sequence[bytes]) -> list[int]:
-    """The numbers of the plain records among the values."""
+    """Returns the numbers of the plain records among the values."""
     return [int(value.split(b"-", 1)[0]) for value in values if b"-" in value]

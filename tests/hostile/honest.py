@@ -1,4 +1,4 @@
-"""An honest client beside an attack: it does small things one after the other, and notes how long each answer took."""
+"""An honest client that runs during an attack: it sends small requests one after the other, and measures the time of each answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC = GROUP = "honest"
 
 
 class Honest:
-    """A client in a thread of its own. An answer with an error ends it, as a connection that is closed does (`failure`)."""
+    """A client in its own thread. An answer with an error or a closed connection ends it (`failure`)."""
 
     def __init__(self, port: int) -> None:
         self._client = WireClient(port, timeout=ANSWER_SECONDS_MAX, client_id="honest")
@@ -38,7 +38,7 @@ class Honest:
         return self
 
     def wait_for_answers(self, count: int) -> None:
-        """Waits until so many further answers have come, or the client has failed (`Target.end` reports that)."""
+        """Waits until the client has got this number of further answers, or has failed (`Target.end` reports that)."""
         wanted, deadline = len(self.waits_ms) + count, time.monotonic() + ANSWER_SECONDS_MAX
         while len(self.waits_ms) < wanted and self.failure is None:
             assert time.monotonic() < deadline, "the honest client was not served"
@@ -60,7 +60,7 @@ class Honest:
                 self.waits_ms.append((time.perf_counter() - began) * 1000)
                 assert not any(error_codes(answer)), answer
                 time.sleep(PAUSE_SECONDS)
-        except Exception as error:  # the test looks at it
+        except Exception as error:  # the test checks it
             self.failure = error
 
     def _steps(self) -> Iterator[Callable[[], Any]]:

@@ -1,8 +1,8 @@
-"""The largest legal bodies of every API: its sample request with one array filled up, by one name or by as many different ones, or with
-one text as long as it may be.
+"""Makes the largest valid bodies of every API. Each is the API's sample request with one array filled, by one repeated name or by different
+names, or with one text of the maximum length.
 
-Bodies are made from the messages' declarations, so that an API that is new is attacked as well. Which arrays and texts: those that the
-request has in its version, tagged ones too, and those of one element of each array, however deep.
+Bodies are made from the messages' declarations, so a new API is included without a change here. All arrays and texts of the request's
+version are used: tagged ones too, and those in one element of each array, at any depth.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Body(NamedTuple):
 
 
 def large_bodies(sample: Request, version: int, bytes_max: int, text_bytes_max: int | None = None) -> Iterator[Body]:
-    """Every large body of the sample's API, in one version; texts may be longer than arrays."""
+    """Yields every large body of the sample's API, in one version; texts may be longer than arrays."""
     for path in array_paths(type(sample), version):
         for kind in (REPEATED, DIFFERENT):
             name = f"{bytes_max >> 10} KiB of {'.'.join(path)}, {kind}"
@@ -42,12 +42,12 @@ def large_bodies(sample: Request, version: int, bytes_max: int, text_bytes_max: 
 
 
 def array_paths(cls: type[Struct], version: int) -> list[list[str]]:
-    """The arrays of a struct and those of their elements."""
+    """Yields the paths of the arrays of a struct and of their elements."""
     return [path for path, field in _paths(cls, version) if field.kind == "array"]
 
 
 def text_paths(cls: type[Struct], version: int) -> list[list[str]]:
-    """The texts and bytes of a struct and those of its arrays' elements."""
+    """Yields the paths of the texts and bytes of a struct and of its arrays' elements."""
     return [path for path, field in _paths(cls, version) if field.kind in TEXTS]
 
 
@@ -60,7 +60,7 @@ def _paths(cls: type[Struct], version: int) -> Iterator[tuple[list[str], Field]]
 
 
 def reached(whole: Any, path: list[str], version: int) -> tuple[Any, Field]:
-    """The struct that has the field at the path, and the field; on the way each array has one element, which is a copy."""
+    """Returns the struct that has the field at the path, and the field. Each array on the path gets one element, which is a copy."""
     owner = whole
     for name in path[:-1]:
         elements = getattr(owner, name) or [example(field_of(type(owner), name), version)]
@@ -71,7 +71,7 @@ def reached(whole: Any, path: list[str], version: int) -> tuple[Any, Field]:
 
 
 def filled(request: Request, version: int, path: list[str], kind: str, bytes_max: int) -> Request:
-    """A copy of the request with the array at the path filled up."""
+    """Returns a copy of the request with the array at the path filled."""
     whole: Request = copied(request)
     owner, field = reached(whole, path, version)
     known = getattr(owner, field.name)
@@ -101,7 +101,7 @@ def field_of(cls: type[Struct], name: str) -> Field:
 
 
 def example(field: Field, version: int) -> Any:
-    """An element of an array of which the sample has none."""
+    """Returns an element for an array that is empty in the sample."""
     if isinstance(field.of, StructType):
         return field.struct()
     kind = field.element.kind
@@ -109,7 +109,7 @@ def example(field: Field, version: int) -> Any:
 
 
 def renamed(element: Any, number: int, version: int, array: Field) -> Any:
-    """Another element of the same kind: the first of its names or numbers is different."""
+    """Returns another element of the same kind: its first name or number is different."""
     if isinstance(element, str):
         return f"{element}{number}"
     if isinstance(element, bytes):

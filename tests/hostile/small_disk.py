@@ -1,6 +1,6 @@
-"""A disk that gets full: a small tmpfs where one may mount it, else a broker whose writes are refused while a file says so.
-
-The second is also a program, the broker with `os.pwrite` and `os.statvfs` replaced: `python -m tests.hostile.small_disk FLAG start ...`.
+"""A disk that becomes full: a small tmpfs if this user may mount one, otherwise a broker whose writes are refused while a file exists. The
+latter is also a program, which runs the broker with `os.pwrite` and `os.statvfs` replaced: `python -m tests.hostile.small_disk FLAG start
+...`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SmallDisk:
         broker.start()
 
     def fill(self) -> None:
-        """Leaves room for some records; from then on the disk is full."""
+        """Fills the disk except for the space of some records."""
         if self.is_real:
             self.ballast.write_bytes(bytes(BALLAST_MIB << 20))
         else:
@@ -53,7 +53,7 @@ class SmallDisk:
 
 
 def main(flag: str, arguments: list[str]) -> int:
-    """The broker, on a disk without room while the flag is there."""
+    """Runs the broker on a disk that is full while the flag file exists."""
     from ottla.cli.main import main as ottla
 
     write, look = os.pwrite, os.statvfs

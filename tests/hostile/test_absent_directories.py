@@ -1,4 +1,4 @@
-"""Broker processes with two log directories: a start that lacks one, or that finds one log in both, is refused with one line (P11)."""
+"""A broker with two log directories refuses to start, with one line, if one of them is missing or if both contain the same log (P11)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPICS = ("one", "two")
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """Two directories, each with the only partition of a topic with one record; stopped."""
+    """Returns a stopped broker with two directories; each has the only partition of a topic with one record."""
     process = BrokerProcess(tmp_path, [*SETTINGS, f"log.dirs={tmp_path}/a,{tmp_path}/b"]).start()
     with WireClient(process.port) as client:
         world = World(client)

@@ -1,4 +1,4 @@
-"""The attacks of `attacks.py`: the harness measures what it says, and no attack takes more memory than the broker may have."""
+"""The harness of `attacks.py` measures what it claims, and no attack makes the broker use more memory than allowed."""
 
 from __future__ import annotations
 

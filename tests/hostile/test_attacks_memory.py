@@ -1,7 +1,5 @@
-"""No attack takes more memory than it may, be it in the broker or in its workers (I46, P12).
-
-Those that go for memory and are quick are sent whole, of others a part: the whole ones are the benchmark's, which holds them to the same
-bounds with more for clients (`tools/bench/attacks.py`).
+"""No attack makes the broker or its workers use more memory than allowed (I46, P12). Quick attacks on memory are run in full, a part of
+each other attack. The benchmark runs all in full and checks the same limits, with more memory for clients (`tools/bench/attacks.py`).
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ def test_named_attacks_are_of_the_corpus() -> None:
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.night) if name in NIGHT else name for name in corpus()])
 def test_i46_memory_stays_within_its_bound(tmp_path: Path, name: str) -> None:
-    """Of a broker that may use little memory for its clients."""
+    """Attacks a broker that may use little memory for its clients."""
     attack, other_port = corpus()[name], free_port()
     settings = (*SETTINGS, f"ottla.memory.max.bytes={MEMORY_BYTES_MAX}", *settings_of(attack, other_port))
     broker = BrokerProcess(tmp_path, settings).start()

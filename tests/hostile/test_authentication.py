@@ -1,6 +1,5 @@
-"""Attacks on logins and access rules, each with the number of tries: none may be let in, and none may learn which users there are.
-
-`ATTACKS` has them by name. An attack gives its tries; each is whether the attacker has got what it must not get.
+"""Attacks on logins and access rules. No attempt may succeed, and none may reveal which users exist. `ATTACKS` has the attacks by name. An
+attack yields True for each attempt in which the attacker got what it must not get, otherwise False.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def is_in(outcome: StepResult) -> bool:
 
 
 def proof_of(first: bytes, challenge: bytes, without_proof: str, password: str = PASSWORD) -> bytes:
-    """The right proof over any messages, so that nothing else is wrong with them."""
+    """Returns the correct proof for any messages, so that only the tested part is wrong."""
     fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
     key = hmac.digest(salted, b"Client Key", "sha256")
@@ -65,7 +64,7 @@ def proof_of(first: bytes, challenge: bytes, without_proof: str, password: str =
 
 
 def login(first: bytes, final: Callable[[str], str]) -> StepResult:
-    """The last step of an exchange; `final` makes of the right nonce the message without its proof."""
+    """Does the last step of an exchange. `final` makes the last message without its proof from the correct nonce."""
     server = scram()
     challenge = step(server, first)
     if challenge.error is not None:
@@ -79,7 +78,7 @@ FIRST = f"n,,n={USER},r=client".encode()
 
 
 def wrong_channel_binding() -> Iterator[bool]:
-    """The header of the first message and what the last one says of it differ, or binding is demanded."""
+    """The channel-binding header of the first message differs from its copy in the last message, or channel binding is required."""
     bindings = ["p=tls-unique,,", "p=tls-exporter,,", "p=tls-server-end-point,,"]
     headers = [*bindings, "y,,", "n,a=root,", f"n,a={USER},", "", "n", "N,,", "n,,\0"]
     for header in headers:
@@ -90,7 +89,7 @@ def wrong_channel_binding() -> Iterator[bool]:
 
 
 def repeated_nonces() -> Iterator[bool]:
-    """Recorded messages are sent again, with the same nonce of the client, and nonces that are not the exchange's."""
+    """Recorded messages are sent again with the same client nonce, and messages have nonces of another exchange."""
     recorded = scram()
     client = ScramClient(USER, PASSWORD, SHA256, "client")
     final = client.final(step(recorded, client.first()).token)
@@ -108,7 +107,7 @@ def repeated_nonces() -> Iterator[bool]:
 
 
 def misshapen_messages() -> Iterator[bool]:
-    """Attributes twice, in another order, missing, demanded extensions, names that are not escaped."""
+    """Messages with repeated, reordered or missing attributes, with required extensions, or with unescaped names."""
     firsts = [
         f"n,,r=client,n={USER}", f"n,,n={USER}", "n,,r=client", f"n,,n=,r=client,n={USER}", f"n,,n={USER},n={USER},r=client",
         f"n,,n={USER},r=client,r=client", f"n,,m=x,n={USER},r=client", f"n,,n={USER},r=client,m=x", f"n,,n={USER}=,r=client",
@@ -127,7 +126,7 @@ def misshapen_messages() -> Iterator[bool]:
 
 
 def wrong_proofs() -> Iterator[bool]:
-    """Every bit of a right proof turned over, and proofs of another length."""
+    """Each bit of a correct proof is inverted in turn, and proofs have a wrong length."""
     def last(change: Callable[[bytes], bytes]) -> bool:
         server = scram()
         challenge = step(server, FIRST)
@@ -147,7 +146,7 @@ def wrong_proofs() -> Iterator[bool]:
 
 
 def other_forms_of_a_name() -> Iterator[bool]:
-    """Names that look like a user's: in both mechanisms, and as principals of rules and of a super user."""
+    """Names that are similar to a user's name, in both mechanisms, and as principals of rules and of a super user."""
     forms = {unicodedata.normalize(form, USER) for form in ("NFD", "NFKD")} | {
         "zoë", "ZOË", "Zoë ", " Zoë", "Zoë\0", "Zo\u00eb\u200b", "Z\u043e\u00eb", "Zoe", "Zo\u0451", "\uff3aoë", "Zoë\u0301",
         "User:Zoë", "Zoë,", "*",
@@ -176,7 +175,7 @@ def allows(authorizer: AclAuthorizer, principal: str, topic: str) -> bool:
 
 
 def denials_in_any_order() -> Iterator[bool]:
-    """One denial among rules that allow, in every order in which they can be stored, with every kind of pattern and of rule."""
+    """One denying rule among rules that allow, in every order of storage, with every kind of pattern and rule."""
     patterns = [Pattern(ResourceType.TOPIC, name, kind) for name, kind in (
         ("orders", PatternType.LITERAL), (WILDCARD, PatternType.LITERAL), ("ord", PatternType.PREFIXED), ("orders", PatternType.PREFIXED),
     )]  # fmt: skip
@@ -196,7 +195,7 @@ def denials_in_any_order() -> Iterator[bool]:
 
 
 def tricks_with_prefixes() -> Iterator[bool]:
-    """Topics that a rule about a prefix, or about a name with a star, must not open."""
+    """Topics that a rule with a prefix, or with a star in its name, must not allow."""
     authorizer = AclAuthorizer(AuditLog(ManualClock()))
     rule = Rule("User:eve", WILDCARD, AclOperation.READ, Permission.ALLOW)
     authorizer.replace({
@@ -214,7 +213,7 @@ def tricks_with_prefixes() -> Iterator[bool]:
 
 
 def wrong_bearer_tokens() -> Iterator[bool]:
-    """Tokens that cannot be read, that nothing or another key has signed, and that are too long."""
+    """Tokens that are malformed, unsigned, signed by another key, or too long."""
     keys = read_key_set(jwks(public_jwk(rsa_key(), "first")))
 
     def verify(token: WebToken, done: Callable[[str], object]) -> None:
@@ -248,7 +247,7 @@ def test_no_try_gets_through(name: str) -> None:
 
 
 def test_an_honest_login_gets_through() -> None:
-    """So that the attacks do not fail for another reason."""
+    """A correct login succeeds, so the attacks do not fail for another reason."""
     assert login(FIRST, lambda nonce: f"c=biws,r={nonce}").principal == f"User:{USER}"
     assert is_in(step(PlainServer(lambda: {USER: PASSWORD}), f"\0{USER}\0{PASSWORD}".encode()))
     right = OAuthBearerServer(OPTIONS, lambda _token, done: done(""), lambda: NOW_S * 1000)
@@ -257,7 +256,8 @@ def test_an_honest_login_gets_through() -> None:
 
 @pytest.mark.parametrize("mechanism", HASHES)
 def test_users_cannot_be_found_out_by_messages(mechanism: str) -> None:
-    """200 names that there are not look like one that there is: form of the challenge, stable salt, last message."""
+    """The answers about 200 unknown names look like the answers about an existing user: form of the challenge, stable salt, last message.
+    """
     seen, salts = set(), set()
     for name in [USER, *(f"user-{number}" for number in range(200))]:
         challenges, server = [], scram(mechanism)
@@ -272,7 +272,8 @@ def test_users_cannot_be_found_out_by_messages(mechanism: str) -> None:
 
 
 def test_users_cannot_be_found_out_by_the_work_of_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time is work: as many hashes for a name that there is as for one that there is not."""
+    """The broker computes the same number of hashes for an unknown name as for an existing one, so the time of its answer reveals nothing.
+    """
     counted = [0]
 
     class Counting:

@@ -1,8 +1,9 @@
-"""Hostile record batches (correctness R1-R10): typed errors, nothing appended, no memory for what a header promises.
+"""Hostile record batches (R1-R10 of `test_corpus.py`) get typed errors and are not appended, and the broker allocates no memory for sizes
+that a header merely claims.
 
-All of it is sent to two brokers. Both refuse what is wrong with a batch as a whole (`ENVELOPES`). What is wrong with the records inside
-(`CONTENTS`) is refused by the one with `ottla.validate.records`; the other may store it, for batches are opaque to it, and then neither it
-nor readers of other data are harmed.
+All of them are sent to two brokers. Both refuse a batch whose header or size is wrong (`ENVELOPES`). The broker with
+`ottla.validate.records` also refuses batches with wrong records (`CONTENTS`). The other broker may store these, because it does not read
+the records; then neither the broker nor readers of other data are harmed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TERABYTE = struct.pack("<Q", 1 << 40)
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 STRICT = "ottla.validate.records=true"
 
-# Where the fields of a batch stand.
+# The positions of the fields in a batch.
 LENGTH, EPOCH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA = 8, 12, 16, 17, 21, 23
 BASE_TIMESTAMP, MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE, COUNT = 27, 35, 43, 51, 53, 57
 
@@ -43,21 +44,21 @@ def good(count: int = 3, **options: Any) -> bytearray:
 
 
 def signed(batch: bytes | bytearray) -> bytes:
-    """The batch with a right checksum."""
+    """Returns the batch with a correct checksum."""
     data = bytearray(batch)
     struct.pack_into(">I", data, CRC, crc32c.crc32c(bytes(data[ATTRIBUTES:])))
     return bytes(data)
 
 
 def changed(at: int, form: str, value: int, **options: Any) -> bytes:
-    """A good batch with one field changed, and its checksum right again."""
+    """Returns a valid batch with one field changed and a correct checksum."""
     batch = good(**options)
     struct.pack_into(form, batch, at, value)
     return signed(batch)
 
 
 def with_payload(payload: bytes, count: int = 1, codec: int = 0) -> bytes:
-    """A header of so many records before any bytes at all."""
+    """Returns a batch whose header claims this number of records, before any bytes."""
     batch = good(1)[:OVERHEAD] + payload
     struct.pack_into(">i", batch, LENGTH, len(batch) - 12)
     struct.pack_into(">h", batch, ATTRIBUTES, codec)
@@ -71,7 +72,7 @@ def record(body: bytes, length: int | None = None) -> bytes:
 
 
 def body(*, offset_delta: int = 0, timestamp_delta: int = 0, key: bytes = b"\x01", value: bytes = b"\x01", headers: bytes = b"\0") -> bytes:
-    """A record's body; key, value and headers as they stand on the wire (0x01 is the length -1)."""
+    """Returns a record's body; key, value and headers are given in wire format (0x01 is the length -1)."""
     return b"\0" + encode_varint(timestamp_delta) + encode_varint(offset_delta) + key + value + headers
 
 
@@ -80,7 +81,7 @@ def xerial(*chunks: bytes) -> bytes:
 
 
 def legacy(magic: int) -> bytes:
-    """A message of magic 0 or 1, as clients before 0.11 sent it."""
+    """Returns a message of magic 0 or 1, as clients before Kafka 0.11 sent it."""
     content = struct.pack(">bb", magic, 0) + (struct.pack(">q", 1) if magic else b"") + struct.pack(">i", -1) + struct.pack(">i", 1) + b"v"
     return struct.pack(">qiI", 0, len(content) + 4, zlib.crc32(content)) + content
 
@@ -227,7 +228,7 @@ def looked_up(client: WireClient, topic: str, timestamp: int) -> int:
 
 @functools.cache
 def bombs() -> dict[str, bytes]:
-    """Small batches that unpack to gigabytes of zero bytes; made from one chunk, repeated."""
+    """Returns small compressed batches that decompress to gigabytes of zero bytes; they repeat one chunk."""
     chunk = bytes(1 << 20)
     deflate = zlib.compressobj(9, zlib.DEFLATED, 31)
     gzipped = b"".join(deflate.compress(chunk) for _ in range(256)) + deflate.flush()
@@ -245,7 +246,7 @@ def bombs() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", ["gzip", "gzip in members", "zstd frames", "lz4", "snappy chunks"])
 def test_a_bomb_is_not_unpacked(attacked: BrokerProcess, connect: Connect, honest: World, name: str) -> None:
-    """R8: the broker looks into such a batch when its topic wants another codec, and must stop at its limit."""
+    """R8: if the topic has another codec, the broker has to decompress the batch, and must stop at its limit."""
     data = bombs()[name]
     client, before = connect(), attacked.rss_bytes()
     topic = new_topic(client, honest, compression_type="uncompressed")
@@ -256,7 +257,7 @@ def test_a_bomb_is_not_unpacked(attacked: BrokerProcess, connect: Connect, hones
 
 @pytest.mark.parametrize("timestamp", [-2, -(2**63), 2**63 - 1])
 def test_timestamps_out_of_the_world(connect: Connect, honest: World, timestamp: int) -> None:
-    """R6: refused or kept, but look-ups by time go on."""
+    """R6: timestamps out of range are refused or stored, and look-ups by time still work."""
     client = connect()
     batch = good(1)
     struct.pack_into(">q", batch, BASE_TIMESTAMP, timestamp)
@@ -269,7 +270,7 @@ def test_timestamps_out_of_the_world(connect: Connect, honest: World, timestamp:
 
 
 def test_a_transaction_that_was_not_begun(connect: Connect, honest: World) -> None:
-    """R7: the flag without a transaction at the coordinator, or with the producer id of another producer."""
+    """R7: a transactional batch is refused if the coordinator has no transaction, or if the producer id belongs to another producer."""
     client = connect()
     name, producer_id, epoch = honest.transaction()
     options = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0, "is_transactional": True}
@@ -281,7 +282,7 @@ def test_a_transaction_that_was_not_begun(connect: Connect, honest: World) -> No
 
 
 def test_a_batch_larger_than_allowed(connect: Connect, honest: World) -> None:
-    """R10: the limit holds for the batch as it is sent."""
+    """R10: the size limit applies to the batch as it is sent."""
     client = connect()
     name = new_topic(client, honest)
     large = encode_batch([Record(0, 1, None, bytes(12_100_000))])
@@ -291,7 +292,9 @@ def test_a_batch_larger_than_allowed(connect: Connect, honest: World) -> None:
 
 
 def test_a_refusal_that_comes_late_closes_a_connection_that_awaits_no_answer(connect: Connect, honest: World) -> None:
-    """acks=0: the worker has found records without keys, for a compacted topic, after the request was executed."""
+    """With acks=0 the broker closes the connection if the worker finds, after the request was executed, records without keys for a
+    compacted topic.
+    """
     with connect() as client:
         topic = new_topic(client, honest, cleanup_policy="compact")
         request: Any = honest.produce(In(9), topic, acks=0)

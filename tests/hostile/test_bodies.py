@@ -1,4 +1,6 @@
-"""Hostile bodies (correctness B1-B8, A5): lengths that lie, arrays that multiply, names and numbers out of range."""
+"""Hostile request bodies (B1-B8, A5 and C3 of `test_corpus.py`): wrong lengths, nested arrays with very many elements, names and numbers
+out of range.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def frame(key: int, version: int, body: bytes) -> bytes:
     return write_request(key, version, 7, "hostile", body)
 
 
-# Lengths that lie. Metadata 1: an int32 count; Metadata 9: a compact one; Produce 3: nested arrays; OffsetCommit 2: strings.
+# Wrong lengths. Metadata 1 has an int32 count; Metadata 9: a compact one; Produce 3: nested arrays; OffsetCommit 2: strings.
 CLOSING = {
     "B1 array length -2": frame(3, 1, int32(-2)),
     "B1 array longer than the frame": frame(3, 1, int32(1000) + b"\0\1a"),
@@ -74,7 +76,7 @@ def test_lying_lengths_close_the_connection(connect: Connect, data: bytes) -> No
 @pytest.mark.parametrize("mebibytes", [1, 99])
 @pytest.mark.parametrize("shape", ["names of no bytes", "topics without partitions", "partitions of no bytes"])
 def test_a_bomb_of_small_objects(attacked: BrokerProcess, connect: Connect, honest: World, shape: str, mebibytes: int) -> None:
-    """B2: one frame, legal in all its lengths, with as many objects as it has room for."""
+    """B2: a frame with valid lengths and as many small objects as fit into it does not harm the broker."""
     room = mebibytes << 20
     if shape == "names of no bytes":
         count = room // 2
@@ -154,7 +156,7 @@ NUMBERS = [-(2**31), -2, -1, 10_000, I32_MAX]
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_partitions_that_are_not_there(connect: Connect, honest: World, number: int) -> None:
-    """B7: each API that names partitions says so in its own answer."""
+    """B7: every API whose request names partitions answers an unknown partition with an error in its own response."""
     client, topic = connect(), honest.topic
     unknown = {"UNKNOWN_TOPIC_OR_PARTITION"}
     data = produce.TopicProduceData(name=topic, partition_data=[produce.PartitionProduceData(index=number, records=batch())])
@@ -183,7 +185,7 @@ def test_offsets_that_are_not_there(connect: Connect, honest: World, offset: int
 
 @pytest.mark.parametrize("number", [-(2**31), -1, 0, I32_MAX])
 def test_limits_and_timeouts_out_of_range(connect: Connect, honest: World, number: int) -> None:
-    """An answer comes soon when nothing has to be waited for; a hostile wait hurts only its own connection."""
+    """The broker answers soon if there is nothing to wait for. A very long wait affects only its own connection."""
     client = connect()
     partition = fetch.FetchPartition(partition=0, partition_max_bytes=number)
     request = fetch.FetchRequest(
@@ -217,7 +219,9 @@ def test_the_same_topic_or_partition_twice(connect: Connect, honest: World) -> N
 
 
 def test_a_hundred_thousand_unknown_topics(attacked: BrokerProcess, connect: Connect, honest: World) -> None:
-    """B6, in small: asking for many topics makes none of them when it may not, and other clients are served."""
+    """B6, with fewer topics: a Metadata request for many unknown topics creates none of them if auto-creation is off, and other clients are
+    served.
+    """
     names = [metadata.MetadataRequestTopic(name=f"unknown-{number}") for number in range(100_000)]
     answer = connect().ask(metadata.MetadataRequest(topics=names, allow_auto_topic_creation=False), 8)
     assert len(answer.topics) == 100_000
@@ -225,7 +229,7 @@ def test_a_hundred_thousand_unknown_topics(attacked: BrokerProcess, connect: Con
 
 
 def test_groups_of_hostile_size(connect: Connect, honest: World) -> None:
-    """B8: 10 MiB of metadata, a thousand protocols, long ids."""
+    """B8: members with 10 MiB of metadata, a thousand protocols or long ids do not harm the broker."""
     client = connect()
     base = {"group_id": "big", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 1000, "protocol_type": "consumer"}
     protocols = {
@@ -251,7 +255,9 @@ LONG = "n" * 32_000
 
 
 def test_names_of_thirty_kilobytes(attacked: BrokerProcess, honest: World) -> None:
-    """B8: ids that clients choose are kept in memory, in logs and in many answers."""
+    """B8: the broker limits the length of ids that clients choose, because it stores them in memory and in logs and repeats them in
+    answers.
+    """
     with WireClient(attacked.port, client_id=LONG) as client:
         protocols = [join_group.JoinGroupRequestProtocol(name="range", metadata=b"x")]
         base = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 1000, "protocol_type": "consumer", "protocols": protocols}
@@ -283,12 +289,12 @@ def test_a_growing_group_is_bounded(own_broker: BrokerProcess) -> None:
         codes = sorted(member.answer(11, 3).error_code for member in joining)
         for member in joining:
             member.socket.close()
-        # A member that joins while others wait is counted with them, as in Kafka; the one that was there first is one more.
+        # As in Kafka, members that join while others wait are counted together with them; the first member of the group is not included.
         assert set(codes) == {0, ErrorCode.GROUP_MAX_SIZE_REACHED} and codes.count(0) <= 6, codes
 
 
 def test_the_metadata_of_a_group_is_bounded(own_broker: BrokerProcess) -> None:
-    """B8: each member within its own limit, and all of them together within the group's."""
+    """B8: the metadata of each member is limited, and so is the metadata of all members together."""
     own_broker.settings += ["ottla.group.metadata.max.bytes=2000000"]
     own_broker.start()
     protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=bytes(500_000))
@@ -308,13 +314,15 @@ def test_the_metadata_of_a_group_is_bounded(own_broker: BrokerProcess) -> None:
 
 @pytest.mark.parametrize("key", sorted(ONLY_FROM_BROKERS - {WRITE_TXN_MARKERS}))
 def test_clients_may_not_speak_as_brokers(connect: Connect, honest: World, key: int) -> None:
-    """A5: every version of what only brokers send, but markers, which operators write to end hanging transactions (KIP-664)."""
+    """A5: the broker refuses every version of the requests that only brokers send. WriteTxnMarkers is not tested here, because operators
+    may send it to end hanging transactions (KIP-664).
+    """
     for version in range(TABLE[key].min_version, TABLE[key].max_version + 1):
         assert "CLUSTER_AUTHORIZATION_FAILED" in refused(connect(), honest.request(key, version), version)
 
 
 def test_a_client_may_not_fetch_as_a_replica(connect: Connect, honest: World) -> None:
-    """A5, CVE-2018-1288: such a fetch could move the high watermark."""
+    """A5, CVE-2018-1288: a client's fetch with a replica id is refused, because it could move the high watermark."""
     client = connect()
     wanted = fetch.FetchTopic(
         topic=honest.topic, topic_id=honest.topic_id, partitions=[fetch.FetchPartition(partition=0, partition_max_bytes=100)]
@@ -326,7 +334,7 @@ def test_a_client_may_not_fetch_as_a_replica(connect: Connect, honest: World) ->
 
 
 def test_a_retention_without_end(connect: Connect, honest: World) -> None:
-    """Versions 2 to 4 of OffsetCommit say for how long an offset is kept; the sum with the time of day must not overflow."""
+    """Versions 2 to 4 of OffsetCommit have a retention time for the offset; adding it to the current time must not overflow."""
     commit = honest.offset_commit(In(4))
     commit.retention_time_ms = 2**63 - 1
     assert refused(connect(), commit, 4) == {"NONE"}
@@ -334,7 +342,7 @@ def test_a_retention_without_end(connect: Connect, honest: World) -> None:
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
 def test_clients_may_not_write_coordinators_records(connect: Connect, honest: World, topic: str) -> None:
-    """C3: not by producing, in any version."""
+    """C3: clients cannot produce to the coordinators' internal topics, in any version of Produce."""
     client = connect()
     for version in (3, 9, 12):
         assert refused(client, honest.produce(In(version), topic), version) == {INVALID_TOPIC.name}

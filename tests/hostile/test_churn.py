@@ -1,4 +1,6 @@
-"""What clients create and drop over and over leaves nothing: the tool that watches it for a quarter of an hour, for a few rounds."""
+"""Creating and deleting things repeatedly does not make the broker's memory grow. Runs a few rounds of `tools/bench/churn.py`, which
+measures this for a quarter of an hour.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Damaged files: one clear line and the documented reaction (storage/recovery.py), never a traceback, never silent loss (I6, I43, P11).
+"""A broker that starts on damaged files logs one clear line and reacts as documented (storage/recovery.py), without a traceback and without
+silent loss of records (I6, I43, P11).
 
 A data directory is written once; each case damages one file of a copy and starts a broker on it.
 """
@@ -56,7 +57,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def broker(data: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
-    """On a copy of the directory, not started yet; how it ends is part of the test."""
+    """Returns a broker on a copy of the directory, not started yet; the test stops it."""
     process = copy_of(data, tmp_path)
     yield process
     if process.is_running:
@@ -64,7 +65,7 @@ def broker(data: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def nth(directory: Path, suffix: str, number: int) -> Path:
-    """The first, middle or last file of a kind in the damaged topic's directory."""
+    """Returns the first, middle or last file of a kind in the damaged topic's directory."""
     return sorted((directory / f"{TOPIC}-0").glob(f"*{suffix}"))[number]
 
 
@@ -78,7 +79,7 @@ CHECKPOINTS = [f"{TOPIC}-0/leader-epoch-checkpoint", RECOVERY_POINTS, "replicati
 
 
 def check_all(broker: BrokerProcess) -> None:
-    """Every record is there, once, in order, found by time too; nothing aborted is shown."""
+    """Checks that every record is read once and in order, that look-ups by time find records, and that aborted records are not shown."""
     with WireClient(broker.port) as client:
         for is_committed in (True, False):
             values, error = read(client, TOPIC, is_committed=is_committed)
@@ -98,7 +99,7 @@ def test_a_damaged_index_is_made_again(broker: BrokerProcess, name: str, damage:
     check_all(broker)
     broker.stop()
     lines = log_lines(broker)
-    assert len(lines) == 1 or (not lines and damage in (flip, empty))  # a flipped byte, or no byte at all, may be a valid index
+    assert len(lines) == 1 or (not lines and damage in (flip, empty))  # with a flipped byte, or empty, it may still be a valid index
     assert all(f"{TOPIC}-0" in line and str(int(path.stem)) in line and "index" in line for line in lines)
 
 
@@ -150,7 +151,7 @@ def test_a_damaged_partition_metadata_is_reported_and_written_again(broker: Brok
 
 
 def check_offline(broker: BrokerProcess, offset: int, file: str) -> None:
-    """A reader at `offset` gets a typed error, all others are served, and one line names the file."""
+    """Checks that a reader at `offset` gets a typed error, other partitions are served, and one log line names the file."""
     with WireClient(broker.port) as client:
         assert read(client, TOPIC, offset)[1] == ErrorCode.KAFKA_STORAGE_ERROR
         assert len(read(client, OTHER)[0]) == 3
@@ -159,14 +160,16 @@ def check_offline(broker: BrokerProcess, offset: int, file: str) -> None:
 
 
 def check_damaged(broker: BrokerProcess, file: str, end: int) -> None:
-    """The offsets before `end` that are damaged are refused, all others are served, and two lines say what is wrong and what to do."""
+    """Checks that reads of the damaged offsets before `end` are refused, all other offsets are served, and two log lines say what is wrong
+    and what to do.
+    """
     with WireClient(broker.port) as client:
 
         def is_refused() -> bool:
             try:
                 return read(client, TOPIC)[1] == ErrorCode.CORRUPT_MESSAGE
             except WireError:
-                return False  # a reader finds a wrong CRC by itself, until the broker has
+                return False  # until the broker finds the wrong CRC, the reader finds it
 
         eventually(is_refused)
         values, _ = read(client, TOPIC)
@@ -180,7 +183,7 @@ def check_damaged(broker: BrokerProcess, file: str, end: int) -> None:
 
 
 def test_a_log_of_another_topic_is_not_taken(broker: BrokerProcess) -> None:
-    """I41."""
+    """I41: a log with the id of another topic is refused."""
     other = (broker.data / f"{OTHER}-0" / "partition.metadata").read_bytes()
     (broker.data / f"{TOPIC}-0" / "partition.metadata").write_bytes(other)
     broker.start()
@@ -203,7 +206,7 @@ def test_a_tail_that_changed_after_a_clean_stop_is_not_cut(broker: BrokerProcess
 
 
 def test_a_torn_tail_is_cut(broker: BrokerProcess) -> None:
-    """After a kill in the middle of a write: all that had been written is there, and one line says what was cut."""
+    """After a kill in the middle of a write all complete batches are served, and one log line says what was cut."""
     more(nth(broker.data, ".log", -1))
     (broker.data / CLEAN_MARKER).unlink()
     (broker.data / RECOVERY_POINTS).write_text("0\n0\n")
@@ -217,7 +220,7 @@ def test_a_torn_tail_is_cut(broker: BrokerProcess) -> None:
 
 @pytest.mark.parametrize("damage", [cut, flip, empty])
 def test_damage_above_the_recovery_point_is_no_torn_tail(broker: BrokerProcess, damage: Damage) -> None:
-    """The ledger says how far the log reached when the process was killed: nothing of that is cut."""
+    """The ledger has the end of the log at the moment of the kill. A damaged batch before that end is not cut as a torn tail."""
     path = nth(broker.data, ".log", -1)
     damage(path)
     (broker.data / CLEAN_MARKER).unlink()
@@ -234,7 +237,9 @@ def test_damage_above_the_recovery_point_is_no_torn_tail(broker: BrokerProcess, 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
 def test_damage_below_what_was_synced_is_never_cut(broker: BrokerProcess, is_clean: bool) -> None:
-    """The last batch of a sealed segment is not whole: found by its reader, the rest is served, and the file stays as it is."""
+    """An incomplete batch at the end of a sealed segment is found when it is read. All other batches are served, and the file is not
+    changed.
+    """
     path, following = nth(broker.data, ".log", 1), int(nth(broker.data, ".log", 2).stem)
     cut(path)
     if not is_clean:
@@ -280,7 +285,9 @@ def ottla(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_single_broker_gives_up_what_is_damaged_when_an_operator_accepts_the_loss(
     broker: BrokerProcess, damage: Damage, is_clean: bool
 ) -> None:
-    """It had no effect: the controller of a broker that is alone did not know that the log had failed."""
+    """Accepting the loss works on a single broker too. In an earlier version it had no effect, because the controller did not know that the
+    log had failed.
+    """
     damage(nth(broker.data, ".log", -1) if damage is cut else broker.data / f"{TOPIC}-0")
     if not is_clean:
         (broker.data / CLEAN_MARKER).unlink()
@@ -304,7 +311,9 @@ def test_a_single_broker_gives_up_what_is_damaged_when_an_operator_accepts_the_l
 
 
 def test_a_ledger_that_cannot_be_written_under_a_running_broker_ends_it_and_loses_nothing(broker: BrokerProcess) -> None:
-    """Its pages are mapped, so the system ends the process with SIGBUS (`storage/ledger.py`). An acknowledged record is in its log then."""
+    """The ledger's pages are mapped into memory, so the system ends the process with SIGBUS (`storage/ledger.py`). Acknowledged records are
+    in the log afterwards.
+    """
     broker.start()
     with (broker.data / LEDGER_FILE).open("r+b") as file:
         file.truncate(0)
@@ -326,7 +335,9 @@ def test_a_ledger_that_cannot_be_written_under_a_running_broker_ends_it_and_lose
 
 
 def test_a_flipped_bit_is_found_by_the_reader(broker: BrokerProcess) -> None:
-    """P11: what is fetched is not checked again, so the client finds it by the CRC of the batch; nothing behind it is lost."""
+    """P11: the broker does not check batches again when it sends them, so the client finds the flipped bit by the batch's CRC. Later
+    batches are still served.
+    """
     flip(nth(broker.data, ".log", 1))
     broker.start()
     with WireClient(broker.port) as client:
@@ -337,7 +348,7 @@ def test_a_flipped_bit_is_found_by_the_reader(broker: BrokerProcess) -> None:
 
 
 def test_a_flipped_bit_is_found_by_the_scrub(broker: BrokerProcess) -> None:
-    """P11: from then on it is refused, and all around it is served."""
+    """P11: after the scrub has found the flipped bit, reads of this batch are refused, and all other batches are served."""
     path = nth(broker.data, ".log", 1)
     flip(path)
     with path.open("rb") as file:
@@ -373,7 +384,9 @@ POISON = {
 
 @pytest.mark.parametrize("name", POISON)
 def test_poisoned_coordinator_records_are_skipped(broker: BrokerProcess, name: str) -> None:
-    """C3: what no coordinator has written stands in the middle of its log; groups and transactions are loaded without it."""
+    """C3: malformed records in the middle of a coordinator's log are skipped, and groups and transactions are loaded from the other
+    records.
+    """
     poisoned = 0
     for path in [*broker.data.glob("__consumer_offsets-*/*.log"), *broker.data.glob("__transaction_state-*/*.log")]:
         ends = [header.next_offset for _, header in iter_batches(path.read_bytes())]
@@ -391,7 +404,7 @@ def test_poisoned_coordinator_records_are_skipped(broker: BrokerProcess, name: s
         assert topic.partitions[0].committed_offset == 2
 
 
-# What makes a start impossible
+# Damage that prevents the start
 
 
 @pytest.mark.parametrize("damage", [junk, half, empty])

@@ -1,4 +1,4 @@
-"""Hostile frames and headers (correctness F1-F8, H1-H4): a closed connection or a typed error, and nothing else happens."""
+"""Hostile frames and headers (F1-F8 and H1-H4 of `test_corpus.py`) cause a closed connection or a typed error, and have no other effect."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_only_api_versions_answers_an_unknown_version(connect: Connect) -> None:
 
 
 def test_correlation_ids_are_given_back_whatever_they_are(connect: Connect) -> None:
-    """H3: negative ones, and one that comes twice."""
+    """H3: answers repeat the correlation id of the request, also a negative one or one that is used twice."""
     client = connect()
     for number in (-1, 5, 5, -(2**31)):
         client.send(framed(struct.pack(">hhih", 18, 0, number, -1)))
@@ -94,7 +94,7 @@ def test_correlation_ids_are_given_back_whatever_they_are(connect: Connect) -> N
 
 
 def test_a_large_announcement_costs_nothing(attacked: BrokerProcess, honest: World, connect: Connect) -> None:
-    """F4: a hundred connections announce 100 MiB each, and send a byte now and then."""
+    """F4: a hundred connections announce frames of 100 MiB and send a byte now and then; the broker's memory does not grow."""
     before = attacked.rss_bytes()
     clients = [connect() for _ in range(100)]
     for client in clients:
@@ -108,7 +108,7 @@ def test_a_large_announcement_costs_nothing(attacked: BrokerProcess, honest: Wor
 
 
 def test_half_a_frame_and_a_reset(connect: Connect, honest: World) -> None:
-    """F6: a half-closed socket, and a reset in the middle of a frame."""
+    """F6: a half-closed socket and a reset in the middle of a frame do not harm the broker."""
     half = connect()
     half.send(framed(API_VERSIONS_V0)[:9])
     half.socket.shutdown(socket.SHUT_WR)
@@ -127,7 +127,8 @@ def pipelined(honest: World, key: int, version: int, count: int) -> bytes:
 
 @pytest.mark.parametrize(("key", "version"), [(18, 3), (3, 12), (32, 4), (1, 12), (1, 4)])
 def test_requests_without_reading_the_answers(attacked: BrokerProcess, honest: World, connect: Connect, key: int, version: int) -> None:
-    """F7: 10,000 requests on one connection whose answers are not read; the broker must stop reading, not grow."""
+    """F7: a connection sends 10,000 requests and does not read the answers; the broker stops reading from it, and its memory does not grow.
+    """
     client, before = connect(), attacked.rss_bytes()
     client.socket.settimeout(2)
     try:
@@ -143,7 +144,7 @@ def test_requests_without_reading_the_answers(attacked: BrokerProcess, honest: W
 
 
 def waiting(client: WireClient) -> int:
-    """The bytes that have arrived and are not read yet."""
+    """Returns the number of bytes that have arrived and are not read yet."""
     count = fcntl.ioctl(client.socket, termios.FIONREAD, bytes(4))
     return int(struct.unpack("i", count)[0])
 
@@ -155,7 +156,7 @@ def test_a_reader_that_wakes_up_gets_every_answer(honest: World, connect: Connec
     client.send(data)
 
     def has_stopped() -> bool:
-        """The broker has written what the socket takes, and while it served another it wrote no more."""
+        """Whether the broker has filled the socket, and has written no more while it served another connection."""
         before = waiting(client)
         serve(honest)
         return waiting(client) == before > 0
@@ -166,7 +167,7 @@ def test_a_reader_that_wakes_up_gets_every_answer(honest: World, connect: Connec
 
 
 def test_a_storm_of_connections(honest: World, connect: Connect) -> None:
-    """F8, in small: connect and close, connect and send nothing, connect and vanish."""
+    """F8, with fewer connections: clients connect and close, connect and send nothing, or connect and disappear without closing."""
     for _ in range(30):
         for _ in range(50):
             connect().socket.close()
@@ -179,7 +180,9 @@ def test_a_storm_of_connections(honest: World, connect: Connect) -> None:
 
 
 def test_running_out_of_descriptors(own_broker: BrokerProcess) -> None:
-    """F8: more connections than the process may open; those that are there are served, and later ones again when some have left."""
+    """F8: if clients open more connections than the process may have descriptors, existing connections are served, and new ones are
+    accepted again after some were closed.
+    """
     broker = own_broker.start()
     limit = 120
     resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (limit, limit))

@@ -1,4 +1,6 @@
-"""A full disk (I44): the log directory goes offline, nothing is acknowledged, other directories serve, and it recovers with the room."""
+"""On a full disk (I44) the log directory goes offline and no record is acknowledged, other directories are served, and the directory
+recovers when there is space again.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def broker(tmp_path: Path, disk: SmallDisk, request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
-    """One directory on the small disk, or a second one beside an ordinary one; started by the test."""
+    """Returns a broker with its only directory on the small disk, or with an ordinary directory besides; the test starts it."""
     process = BrokerProcess(tmp_path, SETTINGS)
     if request.param == "one":
         process.data = disk.directory
@@ -57,7 +59,7 @@ def send(world: World, topic: str, number: int) -> ErrorCode:
 
 
 def send_until_full(world: World, topic: str, first: int) -> list[int]:
-    """The numbers that were acknowledged before the first refusal."""
+    """Sends numbers until one is refused; returns the acknowledged ones."""
     acknowledged: list[int] = []
     while (code := send(world, topic, first + len(acknowledged))) is ErrorCode.NONE:
         acknowledged.append(first + len(acknowledged))

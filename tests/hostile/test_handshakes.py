@@ -1,4 +1,4 @@
-"""TLS handshakes that are begun and never completed: bounded in number and time, while others are served."""
+"""TLS handshakes that are begun and never completed are limited in number and time, and other clients are served."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> It
 
 @pytest.fixture
 def half_open_count() -> Iterator[int]:
-    """How many connections a process may hold here, with the limit raised as far as it goes."""
+    """Returns how many connections this process may open, with its limit raised to the maximum."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = HALF_OPEN + OTHER_FILES
     limit = max(soft, wanted if hard == resource.RLIM_INFINITY else min(wanted, hard))
@@ -60,7 +60,7 @@ def client_hello() -> bytes:
 
 
 def half_open(port: int, count: int, pieces: list[bytes]) -> list[socket.socket]:
-    """Connections that send one of the pieces each, in turn, and nothing else."""
+    """Opens connections that send only one of the pieces each, in turn."""
     found = []
     for number in range(count):
         sock = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -72,7 +72,7 @@ def half_open(port: int, count: int, pieces: list[bytes]) -> list[socket.socket]
 
 
 def is_closed(sock: socket.socket) -> bool:
-    """Whether the broker has closed the connection; what it has sent of the handshake is read and dropped."""
+    """Whether the broker has closed the connection. Reads and drops the bytes of the handshake that it has sent."""
     try:
         while sock.recv(65536):
             pass

@@ -1,6 +1,5 @@
-"""Every API with as many things named as fit: one name repeated, all names different. The broker answers or closes, and serves others.
-
-What each does to others' times is a figure of `tools/bench/attacks.py`, which sends a mebibyte of each.
+"""Requests of every API with as many names as fit, all equal or all different: the broker answers or closes the connection, and serves
+other clients. `tools/bench/attacks.py` measures their effect on other clients, with a mebibyte of each.
 """
 
 from __future__ import annotations
@@ -27,7 +26,9 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize("key", TABLE, ids=[api.name for api in TABLE.values()])
 def test_as_much_as_fits(attacked: BrokerProcess, connect: Connect, honest: World, key: int) -> None:
-    """Arrays and texts of the newest version, and of every older one that has others. None of them fails in an unforeseen way."""
+    """Sends all arrays and texts of the newest version, and of every older version that has different ones. No request causes an unexpected
+    error.
+    """
     tried: set[str] = set()
     since = len(attacked.log_text())
     for version in reversed(range(TABLE[key].min_version, TABLE[key].max_version + 1)):
@@ -47,7 +48,9 @@ def test_as_much_as_fits(attacked: BrokerProcess, connect: Connect, honest: Worl
 
 
 def test_a_large_group_described_a_thousand_times(attacked: BrokerProcess, connect: Connect, honest: World) -> None:
-    """Its answer was a thousand times as large as the group."""
+    """A group that is named a thousand times in one request is described once. In an earlier version the answer was a thousand times as
+    large as the group.
+    """
     client = connect()
     protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=bytes(100_000))
     joining = join_group.JoinGroupRequest(
@@ -59,7 +62,9 @@ def test_a_large_group_described_a_thousand_times(attacked: BrokerProcess, conne
 
 
 def test_settings_of_more_groups_than_an_answer_may_be_about(attacked: BrokerProcess, connect: Connect, honest: World) -> None:
-    """The answer was as large as the client asked for, ten times as large while it was made."""
+    """The number of groups in one answer is limited. In an earlier version the client chose the size of the answer, and encoding took ten
+    times as much memory.
+    """
     resources = [
         describe_configs.DescribeConfigsResource(resource_type=32, resource_name=f"group-{number}", configuration_keys=None)
         for number in range(3000)
@@ -72,7 +77,9 @@ def test_settings_of_more_groups_than_an_answer_may_be_about(attacked: BrokerPro
 
 
 def test_a_partition_looked_up_in_many_entries_of_its_topic(connect: Connect, honest: World) -> None:
-    """Each entry was looked up by itself; it is refused as it is within one entry."""
+    """A partition that is repeated in several entries of its topic is refused, as a repetition within one entry is. In an earlier version
+    each entry was looked up separately.
+    """
     partition = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=1)
     request = list_offsets.ListOffsetsRequest(
         topics=[list_offsets.ListOffsetsTopic(name=honest.topic, partitions=[partition]) for _ in range(2000)]
@@ -83,7 +90,9 @@ def test_a_partition_looked_up_in_many_entries_of_its_topic(connect: Connect, ho
 
 
 def test_a_transaction_of_more_partitions_than_a_request_may_add(connect: Connect, honest: World) -> None:
-    """They are decided at once: half a second of a mebibyte of numbers."""
+    """The number of partitions in one request is limited, because they are decided together: a mebibyte of numbers would take half a
+    second.
+    """
     topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(name=honest.topic, partitions=list(range(20_001)))]
     transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(transactional_id="wide", producer_id=1, topics=topics)
     batched = add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=[transaction])
@@ -98,7 +107,9 @@ def test_a_transaction_of_more_partitions_than_a_request_may_add(connect: Connec
 
 @pytest.mark.parametrize(("key", "version"), [(68, 0), (76, 1)])
 def test_a_member_that_subscribes_to_too_many_names(connect: Connect, honest: World, key: int, version: int) -> None:
-    """Each of them was looked up in one turn of the loop."""
+    """The number of names in a subscription is limited. In an earlier version all of them were looked up in one iteration of the event
+    loop.
+    """
     beat = {"rebalance_timeout_ms": 1000, "topic_partitions": []} if key == 68 else {}
     names = [f"topic-{number}" for number in range(10_001)]
     request = load(key)[0](group_id=f"names-{key}", member_id="m", subscribed_topic_names=names, **beat)

@@ -1,7 +1,6 @@
-"""Valid requests of every API and version with something changed in them: answered or cut off, and no other client is affected.
-
-Seeded, so that a failure comes again; `OTTLA_MUTATIONS` frames are made of each request. That the broker lives, serves honest clients,
-has no traceback in its log and has not grown is judged after each API (`conftest.py`).
+"""Sends valid requests of every API and version with random changes: the broker answers or closes the connection, and no other client is
+affected. The changes are seeded, so that a failure can be repeated; `OTTLA_MUTATIONS` frames are made of each request. After each API
+`conftest.py` checks that the broker runs, serves honest clients, has no traceback in its log and has not grown.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ EXTREMES = [struct.pack(">i", value) for value in (-1, -2, 0, 2**31 - 1, -(2**31
 
 
 def mutant(frame: bytes, source: random.Random) -> bytes:
-    """The frame with one to three changes behind what names the request; its size is right again."""
+    """Returns the frame with one to three changes behind the fields that name the request, and with a correct size."""
     data = bytearray(frame[KEPT_BYTES:])
     for _ in range(source.randint(1, 3)):
         at = source.randrange(len(data) + 1)
@@ -53,7 +52,7 @@ def mutant(frame: bytes, source: random.Random) -> bytes:
 
 
 def is_answered(client: WireClient, frame: bytes) -> bool:
-    """Whether the connection is good for another request: false when it was closed, or has to wait for what was asked."""
+    """Whether the connection can be used for another request. False if it was closed, or if the request waits."""
     try:
         client.send(frame + PROBE)
         while (answer := client.receive()) is not None:
@@ -65,7 +64,7 @@ def is_answered(client: WireClient, frame: bytes) -> bool:
 
 
 def connected(broker: BrokerProcess, key: int) -> WireClient:
-    """A connection on which the key is served."""
+    """Returns a connection to a listener that supports the API key."""
     client = WireClient(broker.port)
     if key >= EXTENSIONS_SINCE:
         client.ask_for_extensions()
@@ -81,7 +80,7 @@ def test_mutants_of_every_request(attacked: BrokerProcess, honest: World, key: i
         request = honest.request(key, version)
         frame = write_request(key, version, 7, "mutant", encoder(type(request), version)(request))
         if key in JOINING:
-            frame = frame.replace(b"group-", b"guest-")  # a member that never comes back must not hold up an honest group
+            frame = frame.replace(b"group-", b"guest-")  # a member that never sends heartbeats must not delay the group of an honest client
         for _ in range(MUTATIONS):
             changed = mutant(frame, source)
             if not is_answered(client, changed):

@@ -1,4 +1,6 @@
-"""Transactions on a broker on which no transaction has been begun: `__transaction_state` does not exist, and nothing may depend on it."""
+"""Requests about transactions on a broker without `__transaction_state`, because no transaction was ever begun: they must not depend on
+this topic.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ def ended(version: int) -> Request:
 
 @pytest.mark.parametrize("with_groups", [False, True], ids=["no group either", "with groups"])
 def test_what_needs_a_transaction_is_refused(own_broker: BrokerProcess, with_groups: bool) -> None:
-    """The place of the transactional id was looked for among no partitions: a division by zero."""
+    """Requests that need a transaction are refused. In an earlier version looking for the partition of a transactional id divided by zero.
+    """
     own_broker.start()
     with WireClient(own_broker.port) as client:
         client.ask(World.make_topic(7, "plain"), 7)

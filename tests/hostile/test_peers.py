@@ -1,4 +1,4 @@
-"""Clients that claim to be brokers, and brokers that send nonsense: refused, and everybody else is served on."""
+"""Clients that claim to be brokers, and brokers that send nonsense, are refused, and all other connections are served."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.wire.samples import sample
 
 
 class Conversation:
-    """One connection of a client."""
+    """A connection of a client that sends one request after the other."""
 
     def __init__(self, nodes: Nodes, broker_id: int) -> None:
         self._nodes = nodes
@@ -41,7 +41,7 @@ class Conversation:
 
 
 def hello(nodes: Nodes, receiver: int = 1) -> bytes:
-    """What broker 2 would say; a client can know all of it."""
+    """Returns the hello of broker 2; a client can know all of its contents."""
     cluster_id, epoch = nodes.nodes[1].metadata.cluster_id, nodes.nodes[2].member.broker_epoch()
     return hello_bytes(Hello(nonce=bytes(16), sender=2, receiver=receiver, broker_epoch=epoch, cluster_id=cluster_id))
 
@@ -62,7 +62,7 @@ def test_a_client_that_claims_to_be_a_broker_stays_a_client(tokens: list[bytes] 
 
 
 def test_a_proof_is_asked_for_on_the_listener_for_brokers_only() -> None:
-    listeners = f"listeners=OTHER://{host_of(1)}:9093,PLAINTEXT://{host_of(1)}:9092"  # clients of this network come to the last one
+    listeners = f"listeners=OTHER://{host_of(1)}:9093,PLAINTEXT://{host_of(1)}:9092"  # clients of this network connect to the last one
     protocols = "listener.security.protocol.map=OTHER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
     nodes = Nodes(1, listeners, protocols, "inter.broker.listener.name=OTHER")
     answer = Conversation(nodes, 1).ask(SaslHandshakeRequest(mechanism=MECHANISM))
@@ -70,7 +70,7 @@ def test_a_proof_is_asked_for_on_the_listener_for_brokers_only() -> None:
 
 
 def tame(request: Any, random: Random, topic_id: bytes) -> None:
-    """Makes a random request into one that a mad controller of the present epoch could send: small numbers, names that may be."""
+    """Changes a random request so that a faulty controller of the current epoch could have sent it: small numbers and valid names."""
     request.controller_epoch, request.controller_id, request.part, request.sequence = 1, 1, 0, -1
     request.has_more_parts = random.random() < 0.2
     if isinstance(request, UpdateMetadataRequest):
@@ -89,7 +89,7 @@ def tame(request: Any, random: Random, topic_id: bytes) -> None:
 
 @pytest.mark.parametrize("cls", [LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest])
 def test_a_broker_that_sends_nonsense_breaks_nothing(cls: type[ControlRequest]) -> None:
-    """Random messages of a broker that has proved itself: each is answered, and the cluster works afterwards."""
+    """Random requests of an authenticated broker are all answered, and the cluster works afterwards."""
     nodes = Nodes(3)
     nodes.create("t", [1, 2, 3])
     nodes.until(lambda: nodes.leader().isr == (1, 2, 3))

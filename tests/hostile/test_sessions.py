@@ -1,4 +1,6 @@
-"""One address cannot take the fetch sessions of others, and one connection not those of its address (I46)."""
+"""A client cannot evict the fetch sessions of other addresses, and one connection cannot evict those of other connections from its address
+(I46).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def connected(port: int, host: str) -> WireClient:
-    """A client that comes from another address of this machine."""
+    """Returns a client that connects from another address of this machine."""
     client = WireClient(port)
     client.socket.close()
     client.socket = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(host, 0))

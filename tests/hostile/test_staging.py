@@ -1,4 +1,6 @@
-"""Hostile use of StageRecords and AttachRecords: typed errors or a closed connection, bounded memory, no harm to other clients."""
+"""Hostile StageRecords and AttachRecords requests cause typed errors or a closed connection. They use limited memory and do not affect
+other clients.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def stage(world: World, *parts: tuple[int, bytes], token: bytes = TOKEN, attempt
 
 
 def entry(**fields: int) -> StagedChunk:
-    """`CHUNK` in a manifest, with these fields changed."""
+    """Returns the manifest entry of `CHUNK` with these fields changed."""
     return StagedChunk(**{"attempt_id": 1, "chunk": 0, "records": 3, "length": len(CHUNK), "crc": crc32c(CHUNK), **fields})
 
 
@@ -118,7 +120,7 @@ def test_chunks_out_of_order_and_with_gaps_are_the_clients_own_affair(connect: C
 
 
 def test_a_manifest_of_very_many_chunks(connect: Connect, honest: World, attacked: BrokerProcess) -> None:
-    """I46."""
+    """I46: a manifest with very many chunks does not make the broker's memory grow."""
     client = connect()
     client.socket.settimeout(60)
     client.ask(stage(honest, (0, CHUNK)), 0)
@@ -129,7 +131,7 @@ def test_a_manifest_of_very_many_chunks(connect: Connect, honest: World, attacke
 
 
 def test_a_flood_of_tiny_chunks_ends_at_the_quota(own_broker: BrokerProcess) -> None:
-    """I46: tokens and attempts are free to make up, room is not."""
+    """I46: a client may invent any number of tokens and attempts, but the size of its staged chunks is limited by the quota."""
     own_broker.settings.append(f"ottla.stage.bytes.max={64 * CHARGE_BYTES_MIN}")
     own_broker.start()
     with WireClient(own_broker.port) as client:

@@ -66,7 +66,7 @@ KINDS = {
 
 
 def run_seeds(kind: str, first: int, number: int) -> int:
-    """The exit status: 1 after the first seed that fails."""
+    """Runs the seeds. Returns the exit status: 1 after the first seed that fails."""
     option = f"--{kind} " if kind else ""
     totals: Counter[str] = Counter()
     for done, seed in enumerate(range(first, first + number), 1):
@@ -86,7 +86,9 @@ def run_seeds(kind: str, first: int, number: int) -> int:
 
 
 def show_faults(seeds: int, names: Iterable[str], catch: Callable[[str, int], tuple[int, str]]) -> int:
-    """A table of what is broken on purpose; the exit status is 1 if a fault is not caught."""
+    """Prints a table of the rules that are broken on purpose, and whether each is noticed. Returns the exit status: 1 if one is not
+    noticed.
+    """
     print("| rule that is broken | seeds until it is noticed | by |\n| --- | --- | --- |")
     is_missed = False
     for name in names:

@@ -1,6 +1,5 @@
-"""What all simulated worlds have in common: a seed, virtual time and its events; and producers that copy in transactions.
-
-A world draws everything from one `random.Random`, so its seed decides the order and the number of draws, and with them the whole run.
+"""The base classes of all simulated worlds: a seed, virtual time with events, and producers that copy records in transactions. A world
+draws all random numbers from one `random.Random`, so its seed decides the whole run.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ANSWER_MS = 5_000
 
 
 class Timeline(ABC):
-    """The time of one world, in which one event follows the other."""
+    """The virtual time of one world: runs its events one after the other."""
 
     events_max = 60_000
 
@@ -45,7 +44,7 @@ class Timeline(ABC):
         """Runs the world to its end. Raises `AssertionError` if a verdict is bad."""
 
     def counts(self) -> dict[str, int]:
-        """What has happened, under its name in the plural."""
+        """How often each kind of event has happened, by its name in the plural."""
         return {"crashes": self.crashes, "events": self.events}
 
     def later(self, low_ms: int, high_ms: int, function: Callable[[], object]) -> None:
@@ -66,30 +65,31 @@ class Timeline(ABC):
         self.run_until(self.clock.monotonic_ms() + ms)
 
     def wait(self, is_done: Callable[[], bool], limit_ms: int, why: str | Callable[[], str]) -> None:
-        """Fails with `why` if it takes longer."""
+        """Runs events until a condition is true. Fails with `why` if that takes too long."""
         end_ms = self.clock.monotonic_ms() + limit_ms
         while not is_done():
             assert self.clock.monotonic_ms() < end_ms, why if isinstance(why, str) else why()
             self.run_for(LOOK_MS)
 
     def _advance(self) -> None:
-        """Runs what is due next, one function or all of that millisecond."""
+        """Runs the next due function, or all functions of that millisecond."""
         self.timers.advance_to_next()
 
     @abstractmethod
     def _power_cut(self, owner: Any) -> None:
-        """Called when the power of a broker has gone in the middle of an event."""
+        """Called after the power of a broker has failed in the middle of an event."""
 
     def _check(self) -> None:
-        """Looks at what must hold after every event."""
+        """Checks the invariants that must hold after every event."""
         return
 
 
 class ProducerWorld(Timeline):
-    """A world with a producer for each group, which is replaced when it ends, and disturbed.
+    """A world with a producer for each group. Producers are disturbed by faults, and replaced when they end.
 
-    `groups` has the transactional ids of each group's workers, and whether they speak transactions v2. Where there are two ids, the next
-    worker takes the other one: no worker ends what the last has left open, and only stable offsets keep it from reading past (KIP-447).
+    `groups` has the transactional ids of each group's workers, and whether they speak transactions v2. If a group has two ids, the next
+    worker uses the other id. It then does not end the open transaction of the last worker, and only the wait for stable offsets prevents it
+    from reading too far (KIP-447).
     """
 
     groups: Mapping[str, tuple[tuple[str, ...], bool]] = {}
@@ -107,7 +107,7 @@ class ProducerWorld(Timeline):
 
     @abstractmethod
     def send(self, call: Call, answered: Callable[[Any], None]) -> None:
-        """A client's request."""
+        """Sends a client's request."""
 
     def make_producer(self, transactional_id: str, group_id: str, is_v2: bool) -> Producer:
         return Producer(self, transactional_id, group_id, is_v2)
@@ -128,12 +128,14 @@ class ProducerWorld(Timeline):
         self.start_process(process)
 
     def _replace(self, process: Process, name: str) -> None:
-        """A process that was fenced by its successor stays away; one that has ended otherwise is started again."""
+        """Starts an ended process again, unless it was fenced by its successor."""
         if self._processes[name] is process:
             self._start_producer(name)
 
     def _disturb(self) -> None:
-        """A process dies, sleeps, or gets a twin with the same transactional id; one whose successor has another id can only die."""
+        """Makes a process die, sleep, or get a second process with the same transactional id. A process whose successor has another id can
+        only die.
+        """
         if self.is_ending:
             return
         name = self.chance.choice(sorted(self._processes))
@@ -143,19 +145,19 @@ class ProducerWorld(Timeline):
             process.sleep(self.chance.randint(*self.sleep_ms))
         elif kind == "twin":
             self.later(1, 400, lambda: self._start_producer(name))
-        elif not process.is_dead:  # one that has ended by itself has its successor on the way
+        elif not process.is_dead:  # the successor of a process that has ended by itself is already planned
             process.die()
             self.later(1, 400, lambda: self._start_producer(name))
         self.later(*self.disturbed_ms, self._disturb)
 
     def _end_clients(self) -> None:
-        """Some clients are gone for good: what they left open is for the timeouts to end."""
+        """Ends some clients permanently; timeouts must end their open transactions."""
         for name in sorted(self._processes):
             if self.chance.random() < 0.5:
                 self._processes[name].die()
 
     def ask(self, steps: Steps, what: str) -> Any:
-        """What a client finds that has nothing else to do."""
+        """Sends a request outside of the simulated clients, and returns the answer."""
         found: list[Any] = []
         Process(self, steps, found.append).start()
         self.wait(lambda: bool(found), ANSWER_MS, f"{what} has no answer")
@@ -166,7 +168,7 @@ class ProducerWorld(Timeline):
 
 
 def persistent(handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int]) -> Steps:
-    """Asks the group coordinator until there is an answer without an error."""
+    """Repeats a request to the group coordinator until it is answered without an error."""
     while True:
         answer = yield Call(handler, version, body, OFFSETS, PATIENCE_MS)
         if answer is not None and not code_of(answer):
@@ -175,7 +177,7 @@ def persistent(handler: Any, version: int, body: Callable[[], Any], code_of: Cal
 
 
 def check_replay(host: MachineHost, partition: Any, fresh: Any, state_of: Callable[[Any], Any], start: int = 0) -> None:
-    """I36: the live state of a coordinator is what a new machine makes of its log."""
+    """I36: checks that the state of a coordinator equals the state of a new one that has loaded the same log."""
     if host.state is not HostState.ACTIVE:
         return
     reader, offset = reader_of(partition.log, 1 << 20), start

@@ -1,9 +1,8 @@
-"""The production node on a simulated machine, and a scripted controller.
-
-A world has one broker or two that share the partitions among them by a fixed layout. The power of each can be cut at any moment, also in
-the middle of a request, right after any operation on its disk: what was not synced is lost in part or whole (`MemDisk.crash`), nothing of
-the old process runs on, and no answer of it leaves. `flush.on.ack` is on, so what was acknowledged must survive. The controller is not
-simulated yet: each start brings a new leader epoch of what the broker leads, and all living brokers are sent the metadata.
+"""Runs the production node (the broker's code) on a simulated machine, with a scripted controller. A world has one or two brokers, which
+lead the partitions by a fixed layout. The power of each can be cut at any moment, also in the middle of a request, right after any
+operation on its disk: unsynced bytes are lost in part or completely (`MemDisk.crash`), the old process executes nothing more, and none of
+its answers is sent. `flush.on.ack` is on, so acknowledged records must survive. The controller is not simulated here: each start of a
+broker raises the leader epochs of its partitions, and all running brokers get the metadata.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ CLUSTER_ID = "simulated-cluster-id-0"
 
 
 def store_model(layout: Mapping[TopicPartition, int] | None = None) -> ZooKeeperModel:
-    """A metadata store that knows the cluster, and the partitions of a layout, so that they do not count as deleted."""
+    """Returns a metadata store with the cluster and the partitions of a layout, so that they are not treated as deleted."""
     content = {znodes.CLUSTER_ID: znodes.cluster_id_bytes(CLUSTER_ID), znodes.CLUSTER_SECRET: bytes(range(32)).hex().encode()}
     for key, leader in (layout or {}).items():
         state = PartitionMetadata(index=key.partition, leader=leader, leader_epoch=0, replicas=(leader,), isr=(leader,))
@@ -73,7 +72,7 @@ def store_model(layout: Mapping[TopicPartition, int] | None = None) -> ZooKeeper
 
 
 class Place(Protocol):
-    """The world in which brokers live."""
+    """The interface of the world for its brokers."""
 
     seed: int
     chance: random.Random
@@ -108,11 +107,11 @@ class SimNode(Node):
         self._broker.publish()
 
     def _watched(self) -> list[int]:
-        """None: the scripted controller is never gone, and no other is elected."""
+        """Returns None: the scripted controller never fails, and no other controller is elected."""
         return []
 
     def _broker_epoch(self) -> int:
-        """As the scripted controller has it: these brokers do not register."""
+        """Returns the broker epoch of the scripted controller, because these brokers do not register."""
         return BROKER_EPOCH
 
 
@@ -129,7 +128,7 @@ def host_of(broker_id: int) -> str:
 
 
 class SimBroker:
-    """The process comes and goes; the disk and the leader epoch stay."""
+    """A broker whose process ends and is started again; the disk and the leader epoch are kept."""
 
     topic_configs: Mapping[str, str] = TOPIC_CONFIGS
 
@@ -169,13 +168,13 @@ class SimBroker:
         self._checkpoint_later()
 
     def prepare(self, node: SimNode) -> None:
-        """Before the first request."""
+        """Prepares the node before its first request."""
         node.transactions.configure(SETTINGS)
         node.transactions.admit = self._slow_admission(node.transactions.admit)  # type: ignore[method-assign]
         node.transactions.local_markers.write = JudgedMarkers(self, node.transactions.local_markers)  # type: ignore[method-assign]
 
     def _slow_admission(self, admit: Callable[..., None]) -> Callable[..., None]:
-        """Coordinators' answers take their time now and then, those of this broker too, so that a marker may arrive before them."""
+        """Sometimes delays the answers of coordinators, also of this broker, so that a marker may arrive before them."""
 
         def slow_admit(*arguments: Any) -> None:
             *asked, done = arguments
@@ -185,7 +184,7 @@ class SimBroker:
         return slow_admit
 
     def crash(self) -> None:
-        """The power is cut."""
+        """Cuts the power."""
         self.is_up = False
         self.life.is_over = True
         self.node = None
@@ -201,7 +200,7 @@ class SimBroker:
 
     def _on_change(self, operation: str, path: str) -> None:
         if operation == "write" and TRANSACTION_STATE_TOPIC in path and self._chance.random() < STRIKES:
-            # Between a decision and its durability is where most can go wrong.
+            # Most errors are possible between a decision and its durability.
             self.world.strike(self, self._chance.randint(0, THREAD_MS[1]))
         self.disk.burn()
 
@@ -218,8 +217,9 @@ class SimBroker:
     # The controller
 
     def publish(self) -> None:
-        """All living brokers are sent what this one leads now, and this one its replicas: usually after the metadata, as from our
-        controller, now and then before it, as from those of Apache Kafka."""
+        """Sends all running brokers the metadata of the partitions that this broker leads now, and sends this broker its replicas. The
+        replicas usually follow the metadata, as from Ottla's controller; sometimes they precede it, as from Apache Kafka's controller.
+        """
         topics = self._topics()
         brokers = [
             BrokerMetadata(broker_id=number, endpoints={LISTENER: (host_of(number), PORT)}, epoch=BROKER_EPOCH)
@@ -264,7 +264,7 @@ def topic_id_of(name: str) -> bytes:
 
 
 class JudgedMarkers:
-    """Looks at each marker before it is written."""
+    """Judges each marker before it is written."""
 
     def __init__(self, broker: SimBroker, markers: LocalMarkers) -> None:
         self._broker = broker

@@ -1,8 +1,8 @@
-"""Producers that consume, transform and produce in transactions, as well-behaved clients do: they retry what was lost and stop when fenced.
-
-A process is a generator that yields `Call`s and gets an answer, or None after its patience. Before each work it asks InitProducerId and
-then the group's offsets, and lets these decide what an unknown outcome was. Clients of transactions v1 initialise before every
-transaction, because only that is safe for them (docs/transactions.md); clients of v2 go on with the epoch that EndTxn brings.
+"""Producers that consume, transform and produce in transactions, as correct clients do: they retry after lost answers and stop when they
+are fenced. A process is a generator that yields `Call`s; it gets the answer, or None after a timeout (`patience_ms`). A new process sends
+InitProducerId and then reads the group's offsets, which show the outcome of an earlier transaction if it was unknown. Clients of
+transactions v1 initialise before every transaction, because only that is safe for them (docs/transactions.md). Clients of v2 continue with
+the epoch in the answer to EndTxn.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ FENCED = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 
 
 class GiveUp(Exception):
-    """This transaction cannot go on; a new InitProducerId decides what became of it."""
+    """This transaction cannot continue; a new InitProducerId and the group's offsets show its outcome."""
 
 
 class Fenced(Exception):
-    """Another producer has the transactional id: the process ends."""
+    """Another producer has taken over the transactional id; the process ends."""
 
 
 class Producer:
-    """One process with a transactional id; several may have the same one. Its group is `group_id`."""
+    """A process with a transactional id; several processes may have the same id. Its group is `group_id`."""
 
     again: Collection[int] = AGAIN
     """Errors after which a request is repeated."""
@@ -104,7 +104,7 @@ class Producer:
     # Steps
 
     def _begin(self) -> Steps:
-        """Owns the id, and knows where the group stands."""
+        """Takes over the transactional id, and reads the group's offsets."""
         named = self.identity if self.identity[0] >= 0 and self.chance.random() < 0.5 else (-1, -1)
         answer = yield from self._ask(
             init_producer_id,
@@ -122,8 +122,9 @@ class Producer:
         self._own(answer.producer_id, answer.producer_epoch)
         self.position = yield from committed_offset(self._ask, self.group_id)
         if self.unknown is not None:
-            # What was unknown is decided, and the offsets show how: they moved in the same transaction as the records. Only that it failed
-            # is certain; a twin may have taken the id over before the offsets were read, and moved them just as far.
+            # InitProducerId has ended a transaction with an unknown outcome. The offsets show whether it was committed, because they are
+            # part of the transaction. Offsets that have not moved prove that it failed. Offsets that have moved do not prove that it was
+            # committed: a second process with the same id may have moved them equally far before they were read.
             self.unknown.outcome = "fail" if self.position < self.unknown.end else "info"
             self.unknown = None
 
@@ -151,7 +152,7 @@ class Producer:
         yield from self._end(transaction, is_commit=self.chance.random() < 0.75)
 
     def _add(self, partitions: list[TopicPartition]) -> Steps:
-        producer_id, epoch = self.identity  # of now: a copy that arrives late must not carry a later one
+        producer_id, epoch = self.identity  # the current one: a late copy must not have a later one
         topics = [AddPartitionsToTxnTopic(name="t", partitions=[partition.partition for partition in partitions])]
         yield from self._must(
             add_partitions_to_txn,
@@ -181,7 +182,7 @@ class Producer:
         self.world.history.promise(values, answer.responses[0].partition_responses[0].base_offset)
 
     def _produce_and_forget(self, transaction: Transaction, partition: TopicPartition) -> None:
-        """One that aborts does not wait for what it has sent; it may arrive at any time after."""
+        """Produces without waiting for the answer, before an abort; the request may arrive at any later time."""
         value = self.world.history.new_value(transaction, partition)
         handler, version, body, _, place = self._batch(partition, [value], self.sequences.get(partition, 0))
         self.world.send(Call(handler, version, body, place), lambda _answer: None)
@@ -214,7 +215,7 @@ class Producer:
         )
 
     def _commit_offsets(self, end: int) -> Steps:
-        producer_id, epoch = self.identity  # of now: a copy that arrives late must not carry a later one
+        producer_id, epoch = self.identity  # the current one: a late copy must not have a later one
         yield from self._must(
             txn_offset_commit,
             5 if self.is_v2 else 3,
@@ -255,7 +256,7 @@ class Producer:
             self._own(answer.producer_id, answer.producer_epoch)
 
     def _own(self, producer_id: int, epoch: int) -> None:
-        """Sequences begin anew with each identity, and only then."""
+        """Takes over a producer id and epoch. Sequence numbers restart at 0 with each new identity, and only then."""
         if (producer_id, epoch) != self.identity:
             self.identity = (producer_id, epoch)
             self.sequences.clear()
@@ -285,7 +286,8 @@ class Producer:
 
 
 class PlainProducer(Producer):
-    """A producer without transactions, only idempotent: its records stand between those of the others and are visible at once."""
+    """An idempotent producer without transactions. Its records are between the records of the other producers, and are visible immediately.
+    """
 
     outputs: Sequence[TopicPartition] = (TopicPartition("t", 0), TopicPartition("t", 1))
 
@@ -320,7 +322,7 @@ class PlainProducer(Producer):
 
 
 def committed_offset(ask: Callable[..., Steps], group_id: str) -> Steps:
-    """The group's offset of the input, 0 if there is none."""
+    """Reads the group's committed offset of the input; 0 if there is none."""
 
     def body() -> OffsetFetchRequest:
         topics = [OffsetFetchRequestTopic(name=INPUT.topic, partition_indexes=[0])]

@@ -1,7 +1,6 @@
-"""One broker of a simulated cluster: the production node on a machine of its own, whose process comes and goes.
-
-A process can be killed (what it wrote is kept), its machine can lose its power (what was not synced is lost in part or whole), it can be
-paused, stopped cleanly, and started again. Registration, election, controller, control messages and replication are those of production.
+"""One broker of a simulated cluster: the production node on its own simulated machine. Its process can be killed (written bytes are kept),
+paused, stopped cleanly and started again, and the machine can lose its power (unsynced bytes are lost in part or completely). Registration,
+election, controller, control messages and replication are production code.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def host_of(broker_id: int) -> str:
 
 
 class ClusterNode(Node):
-    """The node; every listener of it is reached by brokers and clients."""
+    """The production node, with one listener for brokers and clients."""
 
     def __init__(self, broker: ClusterBroker, ports: Ports, directory: LogDirectoryState) -> None:
         self._broker = broker
@@ -72,7 +71,7 @@ def fail(error: AssertionError) -> None:
 
 
 class ClusterBroker:
-    """The process comes and goes; disk, clock and host stay."""
+    """A broker whose process ends and is started again; disk, clock and host are kept."""
 
     def __init__(self, world: Any, broker_id: int, assignments: tuple[str, ...] = ()) -> None:
         self.world = world
@@ -151,19 +150,19 @@ class ClusterBroker:
         self.is_ready = True
 
     def _refused(self, reason: str) -> None:
-        """The process ends with one line; it is started again."""
+        """Called if the process refuses to start with one line; starts it again later."""
         self.refusals.append(reason)
         self.world.note("refused", self.broker_id, reason)
         self.kill(restart_ms=REFUSED_MS)
 
     def kill(self, *, restart_ms: tuple[int, int] = RESTART_MS) -> None:
-        """The process ends in an instant; what it has written is kept."""
+        """Kills the process; its written bytes are kept."""
         if self.is_up:
             self._end(is_silent=False)
             self.world.later(*restart_ms, self.start)
 
     def cut_power(self, *, restart_ms: tuple[int, int] = RESTART_MS) -> None:
-        """The machine goes down, and with it what was not synced."""
+        """Cuts the power of the machine; unsynced bytes are lost."""
         if self.is_up:
             self._end(is_silent=True)
             self.boots += 1
@@ -172,7 +171,7 @@ class ClusterBroker:
             self.world.later(*restart_ms, self.start)
 
     def replace_disk(self) -> None:
-        """The machine, which is down, comes back with an empty disk."""
+        """Starts the machine, which is down, with an empty disk."""
         assert not self.is_up
         self.disk = self._new_disk()
 
@@ -202,7 +201,7 @@ class ClusterBroker:
             self.store.wake()
 
     def stop(self, *, restart_ms: tuple[int, int] = RESTART_MS) -> None:
-        """A clean stop, and a start some time after it has ended."""
+        """Stops the broker cleanly, and starts it some time after it has ended."""
         life = self.life
         if not self.is_up or not self.is_ready or self.is_stopping or self.node is None:
             return
@@ -225,7 +224,7 @@ class ClusterBroker:
         if self.node is not None and not self.is_stopping:
             self.node.housekeeping.write_checkpoints()
 
-    # What the world looks at
+    # Read by the world
 
     @property
     def partitions(self) -> dict[TopicPartition, Partition]:

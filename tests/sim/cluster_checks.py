@@ -1,10 +1,9 @@
-"""What must hold in a cluster after every event, over all living brokers; `store_judge.py` looks at the metadata store.
-
-Of what any leader's high watermark has passed a ledger is kept, batch by batch. Every replica must agree with it below its own high
-watermark; every living member of the committed ISR, and every eligible replica, must have all of it (I1, I3, I10, I14). Replicas are
-compared as they grow, not as a whole each time. The rules on which these results rest are looked at by themselves as well, because a
-broken rule seldom loses anything at once: terms of leadership (I15), followers that join (I13), the watermark of a set that is too small
-(I12), cuts (I17), and what counts as synced (I5).
+"""Checks the invariants of a cluster after every event, over all running brokers; `store_judge.py` checks the metadata store. A ledger
+lists every batch below the high watermark of any leader so far. Every replica must equal the ledger below its own high watermark. Every
+running member of the committed ISR, and every eligible replica, must have all batches of the ledger (I1, I3, I10, I14). Only the new part
+of a replica is compared each time. The rules that lead to these results are checked separately too, because a broken rule seldom loses
+records immediately: terms of leadership (I15), followers that join the ISR (I13), the high watermark with too few in-sync replicas (I12),
+truncations (I17), and the synced part of a log (I5).
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ NONE_HELD: Mapping[TopicPartition, bytes] = MappingProxyType({})
 
 
 class Batch(NamedTuple):
-    """A batch that is committed: where it ends, and a checksum over all its bytes."""
+    """A committed batch: its end offset, and a checksum of all its bytes."""
 
     end: int
     digest: int
 
 
 class Ledger:
-    """All that was ever committed in one partition of one topic."""
+    """All batches that were ever committed in one partition."""
 
     def __init__(self) -> None:
         self.batches: dict[int, Batch] = {}
@@ -45,7 +44,8 @@ class Ledger:
 
 
 class Proposal(NamedTuple):
-    """A change of the ISR that a leader has proposed: in which term, from which state, after how many answers to earlier ones."""
+    """A change of the ISR that a leader has proposed: its term, the state that it changes, and the number of answers to earlier proposals.
+    """
 
     term: Any
     partition_epoch: int
@@ -54,7 +54,7 @@ class Proposal(NamedTuple):
 
 
 class ClusterChecks:
-    """Everything that is looked at after an event of a broker."""
+    """The checks after each event of a broker."""
 
     def __init__(self, model: ZooKeeperModel, brokers: Mapping[int, ClusterBroker]) -> None:
         self.store = StoreJudge(model)
@@ -77,11 +77,11 @@ class ClusterChecks:
         self._answers: dict[tuple[int, bytes, int], int] = {}
 
     def note_answer(self, broker_id: int, topic_id: bytes, index: int) -> None:
-        """The controller's answer to a proposal of this leader arrives now."""
+        """Notes that the controller's answer to a proposal of this leader arrives."""
         self._answers[broker_id, topic_id, index] = self._answers.get((broker_id, topic_id, index), 0) + 1
 
     def check(self, broker: ClusterBroker) -> None:
-        """This broker has done something."""
+        """Runs the checks after an event of this broker."""
         if not broker.is_up or broker.node is None:
             return
         self._check_epochs(broker)
@@ -91,10 +91,10 @@ class ClusterChecks:
             if partition.is_online:
                 self._check_partition(broker, partition)
             elif (looked := self._looked.pop(partition, None)) is not None and looked[0] is not None:
-                self._note_last(broker, partition)  # its disk failed in the middle of something
+                self._note_last(broker, partition)  # its disk failed in the middle of an event
 
     def _check_kept(self, broker: ClusterBroker, node: ClusterNode) -> None:
-        """I10: a member of the ISR that has not restarted keeps its log. One that cannot be opened again is reported."""
+        """I10: a member of the ISR that has not restarted still has its log. A log that cannot be opened again must be reported."""
         count, (lives, known) = node.partitions.count(), self._held.get(broker.broker_id, (0, NONE_HELD))
         if lives == broker.lives and count == len(known):
             return
@@ -117,13 +117,13 @@ class ClusterChecks:
         return all(directory.is_online for directory in node.partitions.log_directories())
 
     def note_end(self, broker: ClusterBroker) -> None:
-        """This broker dies in the middle of something."""
+        """Notes that this broker dies in the middle of an event."""
         for partition in broker.node.partitions.all() if broker.node is not None else ():
             if partition.leader is not None and partition.is_online:
                 self._note_last(broker, partition)
 
     def _note_last(self, broker: ClusterBroker, partition: Partition) -> None:
-        """What a leader has committed until its end may be known to others already, and to itself when it is back."""
+        """Notes what a leader has committed before it died: other brokers may know of it, and so does the leader after its restart."""
         ledger = self.ledgers.setdefault((partition.topic_id, partition.topic_partition.partition), Ledger())
         if partition.high_watermark > ledger.end:
             self._extend(ledger, partition, partition.high_watermark, f"{partition.topic_partition} on broker {broker.broker_id}")
@@ -142,7 +142,7 @@ class ClusterChecks:
             assert acting == this, f"brokers {acting} and {this} act as controller in epoch {epoch} (I38)"
 
     def _check_metadata(self, broker: ClusterBroker) -> None:
-        """I42: what is served names leaders that the store has, or has had."""
+        """I42: the metadata that a broker serves names only leaders that the store has or had."""
         assert broker.node is not None
         for topic in broker.node.metadata.topics():
             if self._topics.get((broker.broker_id, topic.name)) is topic:
@@ -166,7 +166,7 @@ class ClusterChecks:
         before = self._looked.get(partition)
         if before == now:
             return
-        self._looked[partition] = now  # each life of a broker has partitions of its own
+        self._looked[partition] = now  # each process of a broker has its own partition objects
         where = f"{partition.topic_partition} on broker {broker.broker_id}"
         if before is not None:
             assert end >= before[1], f"{where}: cut to {end}, below its high watermark {before[1]} (I17)"
@@ -207,14 +207,14 @@ class ClusterChecks:
             self.check_isr(partition.topic_partition, partition.topic_id)
 
     def _check_eligible(self, partition: Partition, where: str) -> None:
-        """I12: the watermark stands still in a state with eligible replicas, whatever the leader's settings say (KIP-966)."""
+        """I12: in a state with eligible replicas the high watermark does not move, whatever the leader's settings are (KIP-966)."""
         state = self.store.versions.get(partition.topic_partition, {}).get(partition.partition_epoch)
         if state is not None and self.store.ids.get(partition.topic_partition.topic) == partition.topic_id:
             claim = f"the high watermark moves to {partition.high_watermark} with the ISR {state.isr}"
             assert not state.eligible, f"{where}: {claim}, although {state.eligible} are eligible (I12)"
 
     def _check_durable(self, broker: ClusterBroker, partition: Partition, offset: int, where: str) -> None:
-        """I5: what counts as synced is on the disk, whatever the power does."""
+        """I5: everything below the durable end is on the disk, also after a loss of power."""
         for segment in reversed(partition.log.segments):
             if segment.base_offset < offset:
                 path = segment.path(LOG_SUFFIX)
@@ -222,16 +222,15 @@ class ClusterChecks:
                 claim = f"{offset} counts as synced, {needed} bytes of segment {segment.base_offset}"
                 assert certain >= needed, f"{where}: {claim}, and {certain} are on the disk (I5)"
                 if segment.is_name_durable:
-                    return  # the older ones have been looked at
+                    return  # earlier segments were checked before
 
     def _is_failed(self, report: LogDirEvent) -> bool:
         node = self._brokers[report.broker_id].node
         return node is not None and node.member.broker_epoch() == report.broker_epoch and not self._is_working(node)
 
     def _check_first(self, partition: Partition, where: str) -> None:
-        """I14: a new leader holds all that was ever committed. No election in these worlds is one that may lose records.
-
-        A broker may learn of its election late, when the store has a newer epoch already. A later leader may then have committed more.
+        """I14: a new leader has all records that were ever committed, because no election in these worlds is unclean. A broker may learn of
+        its election late, when the store already has a newer epoch; a later leader may then have committed more.
         """
         assert partition.leader is not None
         ledger = self.ledgers.get((partition.topic_id, partition.topic_partition.partition))
@@ -242,7 +241,8 @@ class ClusterChecks:
             assert end >= ledger.end, f"{claim}: its log ends at {end}, {ledger.end} is committed (I14)"
 
     def _check_proposal(self, broker: ClusterBroker, partition: Partition, where: str) -> None:
-        """I12: what is pending counts until the controller has answered, or has sent newer state."""
+        """I12: a pending change of the ISR is included in the high watermark until the controller has answered, or has sent a newer state.
+        """
         key = (broker.broker_id, partition.topic_id, partition.topic_partition.partition)
         now = Proposal(partition.leader, partition.partition_epoch, partition.isr_state.moving, self._answers.get(key, 0))
         before = self._proposals.get(key)
@@ -254,7 +254,7 @@ class ClusterChecks:
         self._proposals[key] = now
 
     def _check_joining(self, partition: Partition, joining: tuple[int, ...], where: str) -> None:
-        """I13: a follower that is proposed for the ISR has reached the watermark and the start of the leader's epoch."""
+        """I13: a leader proposes a follower for the ISR only if it has reached the high watermark and the start of the leader's epoch."""
         leader = partition.leader
         assert leader is not None
         least = max(partition.high_watermark, leader.epoch_start_offset)
@@ -266,8 +266,10 @@ class ClusterChecks:
                 assert not is_of_term or end >= least, f"{claim}: its log ends at {end}, the least is {least} (I13)"
 
     def _check_member(self, broker: ClusterBroker, partition: Partition, where: str) -> None:
-        """I10, I49: a member of the committed ISR, or an eligible replica, that has registered anew, which the states take into account by
-        now, has all that was ever committed. The last member of the ISR stays whatever it has lost (KIP-966)."""
+        """I10, I49: a member of the committed ISR, or an eligible replica, has all records that were ever committed, also after it has
+        registered again and the partition states include that. The last member of the ISR stays in it even if it has lost records
+        (KIP-966).
+        """
         key, topic_id, node = partition.topic_partition, partition.topic_id, broker.node
         state, ledger = self.store.states.get(key), self.ledgers.get((topic_id, key.partition))
         if state is None or ledger is None or node is None or self.store.ids.get(key.topic) != topic_id:
@@ -291,7 +293,7 @@ class ClusterChecks:
         assert ledger.end == high, f"{where}: the high watermark {high} lies within a batch that ends at {ledger.end}"
 
     def check_isr(self, key: TopicPartition, topic_id: bytes) -> None:
-        """I10: every living member of the committed ISR has all that was ever committed."""
+        """I10: every running member of the committed ISR has all records that were ever committed."""
         state, ledger = self.store.states.get(key), self.ledgers.get((topic_id, key.partition))
         if state is None or ledger is None or self.store.ids.get(key.topic) != topic_id:
             return
@@ -305,8 +307,10 @@ class ClusterChecks:
             self._compare_up_to(broker, partition, ledger.end, where)
 
     def _check_joined(self, key: TopicPartition, state: PartitionMetadata, joined: list[int], writer: int) -> None:
-        """I13: a follower enters the ISR by what it has fetched in its present life, so it has all that was ever committed. One that has
-        registered anew without the controller's knowledge is taken out when the controller learns of it."""
+        """I13: a follower joins the ISR only by records that its current process has fetched, so it has all records that were ever
+        committed. If it has registered again and the controller does not know that yet, the controller removes it from the ISR when it
+        learns of it.
+        """
         topic_id = self.store.ids.get(key.topic, b"")
         ledger, controller = self.ledgers.get((topic_id, key.partition)), self._brokers[writer].node
         for member in joined if ledger is not None and controller is not None else ():
@@ -322,7 +326,7 @@ class ClusterChecks:
                 assert end >= ledger.end, f"{where}: its log ends at {end}, {ledger.end} is committed (I13)"
 
     def holds(self, partition: Partition, ledger: Ledger) -> bool:
-        """Whether the log has all committed batches from its start on, byte for byte."""
+        """Whether the log has all committed batches from its start offset on, byte for byte."""
         try:
             found = dict(batches_from(partition, partition.log.log_start_offset))
         except (AssertionError, WireError, StorageError):
@@ -340,7 +344,7 @@ class ClusterChecks:
         self._compare_up_to(broker, partition, high, where)
 
     def _compare_up_to(self, broker: ClusterBroker, partition: Partition, end: int, where: str) -> None:
-        """The log agrees with the ledger from where it was last compared."""
+        """Compares the log with the ledger, from the offset of the last comparison on."""
         key = (partition.topic_id, partition.topic_partition.partition)
         name = (broker.broker_id, broker.lives, *key)
         ledger, start = self.ledgers[key], max(partition.log.log_start_offset, 0)
@@ -356,7 +360,7 @@ class ClusterChecks:
 
 
 def size_below(segment: bytes, end: int) -> int:
-    """The bytes of a segment up to the batch that ends at this offset."""
+    """Returns the size of a segment up to the end of the batch that ends at this offset."""
     size = 0
     for position, header in iter_batches(segment):
         if header.next_offset > end:
@@ -366,7 +370,7 @@ def size_below(segment: bytes, end: int) -> int:
 
 
 def batches_from(partition: Partition, start: int) -> Iterator[tuple[int, Batch]]:
-    """The batches of a log from an offset on, each with its checksum."""
+    """Yields the batches of a log from an offset on, each with its checksum."""
     log, offset = partition.log, max(start, partition.log.log_start_offset)
     while offset < log.log_end_offset:
         read = log.read(offset, 1 << 20, end_offset=log.log_end_offset)

@@ -1,4 +1,6 @@
-"""The clients of a simulated cluster: those of one broker's world, which look for leaders, and operators who move things about."""
+"""The clients of a simulated cluster: the clients of `clients.py`, extended to look for leaders; and operators who change topics and
+replicas.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ REPLICAS = 3
 
 
 class ClusterProducer(Producer):
-    """A transactional copier (the worker of one group) that looks for leaders and coordinators again and again."""
+    """A transactional producer that copies records (the worker of one group), and looks up leaders and coordinators before each request."""
 
     again = AGAIN | ELSEWHERE
 
@@ -51,15 +53,16 @@ class ClusterPlainProducer(PlainProducer):
 
 
 class PatientProducer(ClusterPlainProducer):
-    """One that waits for its acknowledgement while leaders come and go."""
+    """A producer that waits for its acknowledgement while leaders change."""
 
     produce_timeout_ms = 3_000
     patience_ms = 3_200
 
 
 class HastyProducer(ClusterPlainProducer):
-    """A producer with acks=1: what it was answered may be lost with the leader, and then a late copy of the request may be appended
-    elsewhere; but it never stands in two places."""
+    """A producer with acks=1. An acknowledged record may be lost with the leader, and then a late copy of the request may be appended at
+    another offset; but no record may be in the log twice.
+    """
 
     acks = 1
 
@@ -75,7 +78,7 @@ class HastyProducer(ClusterPlainProducer):
 
 
 class Operator:
-    """Creates, deletes and moves, one thing after the other, and does not mind refusals."""
+    """Creates and deletes topics and moves replicas, one after the other; ignores refusals."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -100,13 +103,13 @@ class Operator:
         return answer
 
     def create_at(self, broker: ClusterBroker) -> None:
-        """Asks this broker, whatever becomes of it."""
+        """Sends a request to this broker, and ignores the outcome."""
         topic = self._new_topic()
         call = Call(create_topics, 7, lambda: CreateTopicsRequest(topics=[topic], timeout_ms=500), CONTROLLER)
         self.world.network.send(call, broker.host, lambda _answer: None)
 
     def elect_leader_of(self, key: TopicPartition) -> None:
-        """Asks some broker to let the preferred replica lead."""
+        """Asks a broker to elect the preferred replica."""
         wanted = [TopicPartitions(topic=key.topic, partitions=[key.partition])]
         body = ElectLeadersRequest(election_type=0, topic_partitions=wanted, timeout_ms=500)
         self.world.send(Call(elect_leaders, 2, lambda: body, CONTROLLER), lambda _answer: None)

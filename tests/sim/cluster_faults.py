@@ -1,4 +1,6 @@
-"""Rules of the cluster broken on purpose, each alone, to show that the checks and the verdicts notice it."""
+"""Faults: functions that break a rule of the cluster on purpose, one at a time. The tests show that the checks and the final verdicts
+notice each.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from tests.sim.seed_search import catch_seed, together
 
 
 def watermark_over_shrunk_isr() -> Any:
-    """A member that the leader wants to drop counts no longer, before the controller has agreed."""
+    """The high watermark ignores a member of the ISR that the leader wants to remove, before the controller has agreed."""
     return mock.patch.object(IsrState, "maximal", property(_proposed))
 
 
@@ -40,14 +42,14 @@ def _proposed(state: IsrState) -> tuple[int, ...]:
 
 
 def watermark_without_pending() -> Any:
-    """A replica that the controller may hold to be in sync already does not count for the watermark."""
+    """The high watermark ignores a replica that the controller may already regard as in sync."""
     return mock.patch.multiple(
         IsrState, maximal=property(lambda state: state.members), proposed=property(_proposed)
     )
 
 
 def watermark_below_min_insync() -> Any:
-    """The watermark advances although too few replicas are in sync (KIP-966)."""
+    """The high watermark advances although too few replicas are in sync (KIP-966)."""
     advance = leader.next_high_watermark
 
     def next_high_watermark(current: int, **bounds: Any) -> int:
@@ -57,7 +59,7 @@ def watermark_below_min_insync() -> Any:
 
 
 def truncate_by_watermark() -> Any:
-    """A follower cuts its log to its own watermark when its leader changes, as before KIP-101."""
+    """A follower truncates its log to its own high watermark when its leader changes, as before KIP-101."""
     become = Partition.become_follower
 
     def become_follower(partition: Partition, **role: Any) -> None:
@@ -70,12 +72,12 @@ def truncate_by_watermark() -> Any:
 
 
 def diverge_to_watermark() -> Any:
-    """Where the histories part, the follower does not look for the common epoch, but keeps everything (KIP-101, case 2)."""
+    """If its log differs from the leader's, a follower does not look for the last common epoch, but keeps everything (KIP-101, case 2)."""
     return mock.patch.object(follower, "divergence_point", lambda _epochs, log_end_offset, *_rest: log_end_offset)
 
 
 def isr_without_broker_epoch() -> Any:
-    """Who joins the ISR is not asked in which life it fetched (KIP-903)."""
+    """A replica joins the ISR although it has fetched with an earlier broker epoch (KIP-903)."""
     from ottla.controller import machine
 
     join, in_sync = leader.may_join, machine._may_be_in_sync
@@ -91,7 +93,7 @@ def isr_without_broker_epoch() -> Any:
 
 
 def write_without_epoch_check() -> Any:
-    """What a controller writes does not depend on the epoch that it was elected with (I39)."""
+    """A controller's writes are not conditional on the epoch with which it was elected (I39)."""
 
     def unchecked(path: str, _version: int) -> Check:
         return Check(path, -1)
@@ -100,7 +102,7 @@ def write_without_epoch_check() -> Any:
 
 
 def epoch_by_reading() -> Any:
-    """A controller that was replaced reads the state again, the epoch with it, and goes on under that of its successor (I38)."""
+    """A replaced controller reads the state and the epoch again, and continues with the epoch of its successor (I38)."""
     read_state = LocalController._read_state
 
     def read_epoch(controller: LocalController) -> Procedure[ClusterState]:
@@ -118,7 +120,7 @@ def epoch_by_reading() -> Any:
 
 
 def wipe_pending() -> Any:
-    """A repeated state of the same leader epoch takes effect, and what the leader has proposed is forgotten."""
+    """A repeated state of the same leader epoch is applied again, and the leader's pending proposal is forgotten."""
     become = Partition.become_leader
 
     def become_leader(partition: Partition, **role: Any) -> None:
@@ -137,7 +139,7 @@ def wipe_pending() -> Any:
 
 
 def restarted_in_isr() -> Any:
-    """A follower that comes back from a restart is in sync as before (KIP-966)."""
+    """A follower is still in the ISR after a restart (KIP-966)."""
     from ottla.controller import leader_election
 
     return mock.patch.object(
@@ -146,7 +148,9 @@ def restarted_in_isr() -> Any:
 
 
 def ack_of_another_term() -> Any:
-    """An append waits over changes of leaders, and is acknowledged when its offset is committed in a later term of the same broker."""
+    """A waiting append is not failed at a change of the leader, and is acknowledged when its offset is committed in a later term of the
+    same broker.
+    """
     works = Leader.acknowledgement
 
     def acknowledgement(term: Leader, last_offset: int, acks: int) -> ErrorCode | None:
@@ -170,8 +174,9 @@ def ack_of_another_term() -> Any:
 
 
 def unknown_is_marked() -> Any:
-    """A partition that the coordinator's metadata does not name counts as one that needs no marker (I52). Two rules forbid that: the
-    metadata store is asked, and a broker that is new gets all metadata before the partitions that it leads."""
+    """A partition that is missing in the coordinator's metadata is treated as needing no marker (I52). The fault breaks two rules: the
+    coordinator asks the metadata store, and a new broker gets all metadata before the partitions that it leads.
+    """
     everything = Announcements.everything
 
     def roles_first(announcements: Announcements, state: ClusterState, brokers: Iterable[BrokerMetadata]) -> None:
@@ -189,7 +194,7 @@ def unknown_is_marked() -> Any:
 
 
 def epoch_without_record() -> Any:
-    """A leader notes its epoch before its first record. A kill may follow when it has become a follower and got older epochs."""
+    """A leader stores its epoch before its first record. It may then become a follower, get records of older epochs, and be killed."""
     begin = Leader.__init__
 
     def noting(self: Leader, state: PartitionState, epoch: int) -> None:
@@ -200,7 +205,7 @@ def epoch_without_record() -> Any:
 
 
 def new_disk_like_old() -> Any:
-    """A broker with a new disk counts as one that has lost some of its tail."""
+    """A broker with an empty disk is treated like a broker that has lost only the end of its logs."""
     return mock.patch.object(membership, "_missing_directories", lambda _state, _broker: [])
 
 
@@ -243,5 +248,5 @@ VERDICTS = {
 
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
-    """The first seed that fails under the fault with its verdict, and how; (0, "") if none does."""
+    """Returns the first seed that fails with the fault's verdict, and the message; (0, "") if no seed fails."""
     return catch_seed(FAULTS[name](), lambda seed: ClusterWorld(seed).run(), seeds, first, VERDICTS[name])

@@ -1,8 +1,7 @@
-"""What seldom happens, made frequent: in-sync sets that reach the controller late, answers that come later still, messages that come twice.
-
-A leader's AlterPartition is under way for some hundred milliseconds now and then. Meanwhile the replica that is to join loses its power and
-registers anew (KIP-903), or the leader is sent its last LeaderAndIsr again while its proposal is pending. The controller is deposed by
-somebody who deletes its node, and learns of that late.
+"""Makes rare delays frequent: changes of the ISR that reach the controller late, answers that are even later, and repeated messages.
+Sometimes a leader's AlterPartition is delayed by some hundred milliseconds. Meanwhile the replica that is to join loses its power and
+registers again (KIP-903), or the leader gets its last LeaderAndIsr again while its proposal is pending. The controller is also deposed by
+deleting its node in the store, and learns of that late.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ ASKED_MS = (0, 15)
 
 
 class LateIsrChanges:
-    """The way of one leader broker's AlterPartition to the controller."""
+    """Delays the AlterPartition requests of one broker to the controller, and their answers."""
 
     def __init__(self, world: ClusterWorld, broker: ClusterBroker, node: ClusterNode) -> None:
         self._world = world
@@ -68,7 +67,8 @@ class LateIsrChanges:
         self._later(LATE, lambda: self._controller.alter_partition(broker_id, broker_epoch, changes, answered))
 
     def take(self, request: Any, done: Callable[[Any], object]) -> None:
-        """A request of a controller on another broker; now and then a copy of it comes by another connection, soon or much later."""
+        """Passes on a request of a controller on another broker. Sometimes a copy of it arrives by another connection, soon or much later.
+        """
         self._last = request
         is_stop = isinstance(request, StopReplicaRequest) and "return" in self._world.swarm
         if not self._world.is_ending and self._world.chance.random() < (RETURNED if is_stop else REPEATED / 3):
@@ -83,7 +83,7 @@ class LateIsrChanges:
             function()
 
     def _strike(self, changes: Sequence[IsrChangeRequest]) -> None:
-        """Cuts the power of a replica that is about to join, while the request is on its way."""
+        """Cuts the power of a replica that is about to join, while the request is in flight."""
         for change in changes:
             partition = self._node.partitions.get_by_id(change.topic_id, change.partition)
             joining = [member for member, _ in change.isr if partition is not None and member not in partition.isr]
@@ -98,8 +98,9 @@ class LateIsrChanges:
 
 
 def depose(world: ClusterWorld) -> None:
-    """Somebody deletes `/controller`; the controller learns of it late, because the store answers it slowly for a while, or because it has
-    no connection just then. It is back before its session is over, and requests reach it before it has looked who is the controller."""
+    """Deletes `/controller`. The controller learns of it late, because the store answers it slowly for a while, or because it is not
+    connected. It reconnects before its session expires, and requests reach it before it has read who the controller is.
+    """
     deposed = [broker for broker in world.brokers.values() if broker.node is not None and broker.node.member.controller.is_active]
     if not deposed or not deposed[0].is_up:
         return

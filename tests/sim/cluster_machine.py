@@ -1,8 +1,7 @@
-"""The machine of one broker of a cluster: its clock, and the timers of one process that may pause and end.
-
-Every machine has a clock of its own: the monotonic one begins anywhere and never goes back, the wall clock is off by its own error and
-jumps when somebody sets it. A process that is paused (a signal, a long collection) runs nothing; what falls due meanwhile runs late and in
-order, each piece as an event of its own.
+"""The simulated machine of one broker of a cluster: its clock, and the timers of a process that may pause and end. Every machine has its
+own clock: monotonic time begins at any value and never decreases; the wall clock has an error and jumps when it is set. A process that is
+paused (by a signal or a long garbage collection) executes nothing. Timers that become due meanwhile run late and in order, each as a
+separate event.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class MachineClock:
 
 
 class ProcessTimers(LifeTimers):
-    """`ports.Timers` of one process; `touched` is called before anything of it runs."""
+    """`ports.Timers` of one process; `touched` is called before any function of the process runs."""
 
     def __init__(self, timers: ManualTimers, touched: Callable[[], object]) -> None:
         super().__init__(timers)
@@ -55,7 +54,7 @@ class ProcessTimers(LifeTimers):
         return timer
 
     def run(self, function: Callable[[], object]) -> None:
-        """Runs something of this process now, or after all that is late already."""
+        """Runs a function of this process now. If the process is behind, runs it after all late functions."""
         if self.is_over:
             return
         if self.is_paused or self._late:

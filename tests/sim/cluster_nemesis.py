@@ -1,8 +1,7 @@
-"""What happens to a cluster: every now and then a random fault strikes a random subset of its brokers, the empty one included.
-
-Where nothing is synced before it is acknowledged, one machine may lose its power or its disk at a time, and the next only when every
-replica is in sync again: that is what a cluster promises to survive. Processes that are killed, pauses, partitions and expiries know no
-such bound.
+"""Injects faults into a cluster: from time to time a random fault hits a random subset of its brokers, possibly none. If records are
+acknowledged before they are synced, only one machine at a time may lose its power or its disk, and the next one only after every replica is
+in sync again, because a cluster does not promise to survive more. There is no such limit for killed processes, pauses, network partitions
+and expired sessions.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def has_failed(broker: ClusterBroker) -> bool:
 
 
 class Nemesis:
-    """Draws and carries out the faults of one world."""
+    """Chooses and executes the faults of one world."""
 
     def __init__(self, world: ClusterWorld) -> None:
         self.world = world
@@ -118,21 +117,22 @@ class Nemesis:
             broker.cut_power()
 
     def strike(self, broker: ClusterBroker, restart_ms: tuple[int, int]) -> None:
-        """Cuts the power of this broker now, if that may be, and has it start again soon."""
+        """Cuts the power of this broker now, if that is allowed, and starts it again soon."""
         if broker.is_up and self._may_lose_power(broker):
             self.world.crashes += 1
             broker.cut_power(restart_ms=restart_ms)
 
     def may_wipe(self) -> bool:
-        """Whether a disk may be lost. That is a loss even if all is synced, so every in-sync set must be full, and no machine down or about
-        to lose its power."""
+        """Whether a disk may be lost. Synced records are lost too, so every ISR must be full, and no machine may be down or about to lose
+        its power.
+        """
         brokers, store = self.world.brokers.values(), self.world.checks.store
         if not all(other.is_ready and other.is_up and other.disk.fuse is None for other in brokers):
             return False
         return all(set(state.isr) == set(store.replicas[key]) for key, state in store.states.items())
 
     def wipe(self, broker: ClusterBroker) -> bool:
-        """Replaces the disk of this broker by an empty one, if that may be."""
+        """Replaces the disk of this broker by an empty one, if that is allowed."""
         if not self.may_wipe():
             return False
         broker.cut_power()
@@ -140,13 +140,15 @@ class Nemesis:
         return True
 
     def note_replaced(self, broker: ClusterBroker) -> None:
-        """This machine, which is down, comes back with an empty disk."""
+        """Notes that this machine, which is down, will start with an empty disk."""
         self._lossy.add(broker.broker_id)
         self.world.crashes += 1
         broker.replace_disk()
 
     def may_lie(self, broker: ClusterBroker) -> bool:
-        """Whether the disk of this broker may lie from now on: no other one lies or has lost anything, unless all is whole again."""
+        """Whether the disk of this broker may return wrong data from now on. That is allowed if no other disk does or has lost data, or if
+        all replicas are complete again.
+        """
         is_first = self._lossy <= {broker.broker_id} and self._lying in (None, broker.broker_id)
         if not is_first and not self.world.is_in_sync():
             return False
@@ -157,12 +159,13 @@ class Nemesis:
         return True
 
     def _may_lose_power(self, broker: ClusterBroker) -> bool:
-        """Whether the power of this machine may be cut without more loss than the cluster promises to survive. If so, notes the loss. With
-        acknowledgements that wait for the disk there is none."""
+        """Whether the cluster promises to survive that the power of this machine is cut. If so, notes the loss. There is no loss if
+        acknowledgements wait for the disk.
+        """
         return (self.world.is_flushed and not has_failed(broker)) or self._may_lose(broker, is_flush_a_help=False)
 
     def _may_lose(self, broker: ClusterBroker, *, is_flush_a_help: bool = True) -> bool:
-        """Whether this broker may lose what it has not synced. If so, notes the loss."""
+        """Whether this broker may lose its unsynced records. If so, notes the loss."""
         world = self.world
         if not self._lossy <= {broker.broker_id} and not (world.is_flushed and is_flush_a_help):
             if not world.is_in_sync() or any(self._is_about_to_lose(other) for other in world.brokers.values()):
@@ -172,11 +175,11 @@ class Nemesis:
         return True
 
     def _is_about_to_lose(self, broker: ClusterBroker) -> bool:
-        """Its power is to fail at one of its next writes, or its disk."""
+        """Whether the power or the disk of this broker is going to fail at one of its next writes."""
         return (broker.disk.fuse is not None and not broker.is_kill_fused) or broker.broker_id in self._failing
 
     def fuse_burnt(self, broker: ClusterBroker) -> None:
-        """The power went, or the process died, in the middle of an event."""
+        """Called after the power failed or the process died in the middle of an event."""
         broker.life.is_over = broker.disk.is_without_power = False
         if broker.is_kill_fused:
             broker.kill()
@@ -188,7 +191,7 @@ class Nemesis:
         self.world.later(*PAUSE_MS, broker.resume)
 
     def _fail_disk(self, broker: ClusterBroker) -> None:
-        """What was not synced elsewhere may be here alone, so a disk that fails is a loss like that of the power."""
+        """Makes the disk fail. It may be the only disk that has some records, so this is a loss like a loss of power."""
         if not broker.is_up or not self._may_lose(broker):
             return
         self._failing[broker.broker_id] = None
@@ -200,8 +203,9 @@ class Nemesis:
         self.world.later(*DISK_MS, lambda: self._heal_disk(broker))
 
     def hiccup(self, broker: ClusterBroker, path_part: str) -> None:
-        """One write or sync of a log fails, and the broker looks at its disk before a controller has decided what that means: the broker's
-        report takes a while, because it is not connected to the metadata store."""
+        """Makes one write or sync of a log fail. The broker checks its disk before the controller reacts: its report is delayed, because
+        the broker is not connected to the metadata store.
+        """
         if not broker.is_up or broker.node is None or not self._may_lose(broker):
             return
         self._failing[broker.broker_id] = None
@@ -213,7 +217,7 @@ class Nemesis:
         self.world.later(*DISK_MS, lambda: self._heal_disk(broker))
 
     def _heal_disk(self, broker: ClusterBroker) -> None:
-        """The disk works again; the broker looks soon whether it does, long before its own interval is over."""
+        """Repairs the disk, and makes the broker check it soon, long before its usual interval has passed."""
         self._failing.pop(broker.broker_id, None)
         broker.disk.capacity_bytes = 1 << 40
         broker.disk.heal()
@@ -224,7 +228,7 @@ class Nemesis:
     # Links
 
     def _isolate(self, broker: ClusterBroker) -> None:
-        """This broker cannot be reached, or reaches no other, or neither."""
+        """Cuts the links to this broker, from this broker, or both."""
         others = [host_of(number) for number in self.world.brokers if number != broker.broker_id]
         if self.chance.random() < 0.3:
             others.append(CLIENT_HOST)
@@ -244,7 +248,7 @@ class Nemesis:
         self.world.later(*within_ms, mend)
 
     def cut_way(self, sender: int, receiver: int, within_ms: tuple[int, int]) -> None:
-        """Cuts one way between two brokers for a while."""
+        """Cuts one direction between two brokers for a while."""
         links = [(host_of(sender), host_of(receiver))]
         self.world.network.cut(*links[0])
         self.world.later(*within_ms, lambda: self.world.network.mend(links))
@@ -260,7 +264,9 @@ class Nemesis:
         self.world.later(*CUT_MS, lambda: self.world.network.mend(links))
 
     def _usurp(self) -> None:
-        """A leader with which its clients speak, but no other broker, loses its session; soon it is back, and is elected again."""
+        """Makes a leader lose its session while its clients, but no other broker, can reach it. Soon it is connected again, and is elected
+        again.
+        """
         world, states = self.world, self.world.checks.store.states
         key = self.chance.choice(world.usurped_keys)
         leader, replicas = states[key].leader if key in states else -1, world.checks.store.replicas.get(key, ())
@@ -280,7 +286,7 @@ class Nemesis:
         self.world.later(*CUT_MS, self._cut_from_store(broker))
 
     def _cut_from_store(self, broker: ClusterBroker) -> Callable[[], None]:
-        """Returns what mends it."""
+        """Cuts the broker off from the metadata store. Returns a function that repairs the link."""
         number = broker.broker_id
         self._cut_off[number] = turn = self._cut_off.get(number, 0) + 1
         if broker.is_up:
@@ -299,7 +305,7 @@ class Nemesis:
     # The end
 
     def heal(self) -> None:
-        """Whatever was broken works; what is down comes up by itself."""
+        """Repairs everything; brokers that are down start by themselves."""
         for broker in self.world.brokers.values():
             broker.disk.fuse = None
             self._heal_disk(broker)

@@ -1,8 +1,7 @@
-"""The network between the brokers of a cluster and their clients: links that are cut, one way or both, and processes that die or pause.
-
-A link that is cut holds back what is sent over it: it arrives when the link is whole again, or the connection is reset before. When a
-process dies its connections close; when a machine loses its power they stay as they are, until something is sent to it after it has
-come back.
+"""The network between the brokers of a cluster and their clients: links can be cut in one direction or both, and processes die or pause.
+Bytes that are sent over a cut link arrive after the link is repaired, unless the connection is reset before. When a process dies, its
+connections are closed. When a machine loses its power, its connections stay open until the machine has started again and something is sent
+to it.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class ClusterWire(Wire):
         else:
             function()
 
-    # On its way
+    # Delivery
 
     def _at_arrival(self, function: Callable[[], None]) -> None:
         now_ms = self._cluster.timers.clock.monotonic_ms()
@@ -88,7 +87,7 @@ class ClusterWire(Wire):
         self._cluster.timers.call_later(self._last_arrival_ms - now_ms, self.deliver)
 
     def deliver(self) -> None:
-        """The next thing in order arrives, unless the link is cut."""
+        """Delivers the next item in order, unless the link is cut."""
         if self._is_stuck or not self._outbox:
             return
         if self._cluster.is_cut(self.own_host, self.peer_host):
@@ -98,12 +97,12 @@ class ClusterWire(Wire):
         if isinstance(self.peer._life, ProcessTimers) and self.peer._life.is_over:
             self._outbox.clear()
             if self._cluster.is_listening(self.peer_host):
-                self.end()  # the machine is back and knows nothing of this connection
+                self.end()  # the machine has started again and does not know this connection
             return
         self._outbox.popleft()()
 
     def unstick(self) -> None:
-        """The link is whole again, or this connection is given up."""
+        """Called when the link is repaired: delivers what waits, or gives up this connection."""
         if self._is_stuck:
             self._is_stuck = False
             for _ in range(len(self._outbox)):
@@ -156,7 +155,7 @@ class ClusterNetwork(SimNetwork):
         self._wires: dict[ClusterWire, None] = {}
 
     def note_sent(self, data: bytes) -> None:
-        """What is sent is part of the trace of a run."""
+        """Adds sent bytes to the trace of the run."""
         self.digest = zlib.crc32(data, self.digest)
 
     # Links
@@ -168,7 +167,7 @@ class ClusterNetwork(SimNetwork):
         return (sender, receiver) in self._cuts
 
     def mend(self, links: Sequence[tuple[str, str]] | None = None) -> None:
-        """These links are whole again, or all."""
+        """Repairs these links, or all links."""
         for link in list(self._cuts) if links is None else links:
             self._cuts.pop(link, None)
         for wire in list(self._stuck):
@@ -187,7 +186,7 @@ class ClusterNetwork(SimNetwork):
     # Processes and machines
 
     def is_answering(self, host: str, peer_host: str) -> bool:
-        """Whether a machine answers another one, be it only that nothing listens there."""
+        """Whether a machine answers another one, even if only that no process listens there."""
         return host not in self.dark and not self.is_cut(host, peer_host) and not self.is_cut(peer_host, host)
 
     def is_listening(self, host: str) -> bool:
@@ -195,7 +194,7 @@ class ClusterNetwork(SimNetwork):
         return found is not None and not found[0].is_over
 
     def process_died(self, life: ProcessTimers, *, is_silent: bool) -> None:
-        """The other ends of its connections see them close, unless the whole machine is gone."""
+        """Closes the process's connections at their other ends, unless the whole machine has lost its power."""
         for wire in [wire for wire in self._wires if wire._life is life]:
             del self._wires[wire]
             if not is_silent:

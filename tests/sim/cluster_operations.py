@@ -1,12 +1,9 @@
-"""What operators and machines do to a whole cluster, on top of the nemesis' faults: a host that is lost, a rolling restart, moves of
-coordinators, reassignments that are taken back, disks that are replaced by empty ones, and the end of all brokers at once.
-
-A host that is lost is cut off from everything at once, the metadata store included: its connections are silent, neither closed nor reset,
-and stay so for longer than its session lasts. In a rolling restart the brokers are stopped cleanly one after the other, each when the one
-before it is back.
-
-Where coordinators move, transactions are on their way meanwhile, some with markers outstanding. A reassignment is cancelled soon after it
-has begun, when its new replicas are not in sync, or just are, or the controller is another one.
+"""Operations and failures of a whole cluster, in addition to the faults of `cluster_nemesis.py`: a lost host, a rolling restart, moves of
+coordinators, cancelled reassignments, disks that are replaced by empty ones, and the end of all brokers at once. A lost host is cut off
+from everything at once, also from the metadata store. Its connections are silent, neither closed nor reset, for longer than its session
+timeout. In a rolling restart the brokers are stopped cleanly one after the other, each after the previous one has started again. While
+coordinators move, transactions are running, some of them with missing markers. A reassignment is cancelled soon after it has begun: its new
+replicas are not in sync, or have just got in sync, or there is another controller.
 """
 
 from __future__ import annotations
@@ -87,7 +84,7 @@ class Operations:
         world.nemesis.cut_off(broker, others, LOST_FOR_MS)
 
     def _restart(self, numbers: list[int]) -> None:
-        """The first of these brokers, then the others."""
+        """Restarts the first of these brokers, then the others."""
         if not numbers or self.world.is_ending:
             return
         broker = self.world.brokers[numbers[0]]
@@ -105,7 +102,7 @@ class Operations:
             self.world.later(*LOOK_MS, lambda: self._await(broker, lives, rest, end_ms))
 
     def _move(self) -> None:
-        """Moves a partition, a coordinator's in half of the cases, and cancels half of the moves."""
+        """Moves a partition, in half of the cases a coordinator's partition, and cancels half of the moves."""
         world, chance = self.world, self.world.chance
         if world.is_ending:
             return
@@ -121,9 +118,9 @@ class Operations:
         self.world.later(*DARK_MS, lambda: self._darken(DARK_LOOKS))
 
     def _darken(self, looks: int) -> None:
-        """All processes end in the same instant, soon after a transaction was decided and before it has all its markers, if that comes
-        before so many looks; each starts again in its own time. Where everything is synced before it is acknowledged, half of the times it
-        is the power that fails."""
+        """Ends all processes at the same moment, and starts each again after its own delay. If possible the moment is after a transaction
+        was decided and before it has all its markers. If acknowledgements wait for the disk, in half of the cases the power fails instead.
+        """
         world = self.world
         if world.is_ending:
             return
@@ -142,8 +139,10 @@ class Operations:
             broker.cut_power() if is_power else broker.kill()
 
     def _replace_in_the_dark(self) -> None:
-        """All machines lose their power when nothing is left to write back, and a leader comes back with an empty disk: nothing proves any
-        log, and the others hold everything. Half of the times it is the last one to come back. Other faults wait until then."""
+        """Cuts the power of all machines when everything is written to their disks, and starts a leader with an empty disk: no log is
+        proved to be complete, and the other brokers have all records. In half of the cases this broker is the last one to start. Other
+        faults wait until then.
+        """
         world = self.world
         if world.is_ending:
             return
@@ -169,7 +168,7 @@ class Operations:
         return any(metadata.state in PREPARED for host in hosts for metadata in host.machine.shard.transactions.values())
 
     def _wipe(self) -> None:
-        """A broker comes back under its id without any of its data (KIP-903)."""
+        """Restarts a broker under its id without any of its data (KIP-903)."""
         world = self.world
         if world.is_ending:
             return

@@ -1,8 +1,7 @@
-"""The session of one simulated broker with the model of ZooKeeper, and the connection under it.
-
-Requests travel to the server although the process that sent them pauses or dies; answers and watches wait for it. A connection that is cut
-is silent at first (nothing arrives), then the client notices. A session from whose client nothing has come for the session timeout
-is over at the server, whether the client knows it or not.
+"""The session of one simulated broker with the model of ZooKeeper, and its connection. Requests reach the server even if the process that
+sent them pauses or dies; answers and watches are delivered when it runs again. A cut connection is silent at first (nothing arrives), then
+the client notices. The server expires a session if nothing arrived from its client for the session timeout, whether the client knows it or
+not.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ class ClusterStore(MemoryStore):
     # The connection
 
     def cut(self, *, is_noticed: bool = True) -> None:
-        """The network carries nothing between this broker and ZooKeeper any more; the client notices some time later, or only when it is
-        connected again."""
+        """Cuts the network between this broker and ZooKeeper. The client notices some time later, or only after it is connected again."""
         if self._is_away:
             return
         self._is_away = True
@@ -52,7 +50,7 @@ class ClusterStore(MemoryStore):
             self._process.call_later(self._chance.randint(*NOTICED_MS), lambda: self._notice(cuts))
 
     def mend(self) -> None:
-        """The network carries everything again; the client connects in a moment."""
+        """Repairs the network; the client connects again soon."""
         if not self._is_away:
             return
         self._is_away = False
@@ -60,12 +58,12 @@ class ClusterStore(MemoryStore):
         self._process.call_later(self._chance.randint(*BACK_MS), lambda: self._come_back(cuts))
 
     def fall_silent(self) -> None:
-        """The process is paused or dead: no sign of life reaches the server."""
+        """Called when the process pauses or dies: the server gets no more requests from it."""
         self._cuts += 1
         self._expire_unless_back(self._cuts)
 
     def wake(self) -> None:
-        """The process runs again: it notices in a moment that its session is over, or keeps it."""
+        """Called when the process runs again: it soon notices that its session has expired, or keeps its session."""
         self._cuts += 1
         cuts = self._cuts
         if self._is_away:
@@ -102,7 +100,7 @@ class ClusterStore(MemoryStore):
         self._renew_later()
 
     def expire_now(self) -> None:
-        """The server ends a session whose client is there."""
+        """Makes the server expire the session although its client is connected."""
         if not self._is_away and not self._is_over and not self._is_silent:
             self.expire()
             self._renew_later()
@@ -125,10 +123,10 @@ class ClusterStore(MemoryStore):
 
         self._world.timers.call_later(SESSION_MS + self._chance.randint(0, 200), expire)
 
-    # The way to the server and back
+    # Delivery of requests and answers
 
     def slow_down(self, ms: int) -> None:
-        """Answers and watches take so much longer from now on."""
+        """Delays answers and watches by this time from now on."""
         self._slow_ms = ms
 
     def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
@@ -139,7 +137,7 @@ class ClusterStore(MemoryStore):
             super().get(path, done, watch=watch)
 
     def lose_an_answer(self) -> None:
-        """The outcome of the next write will be unknown."""
+        """Makes the outcome of the next write unknown."""
         self.fail_next(StoreResult.UNKNOWN, **self._chance.choice(({"is_applied": True}, {}, {"is_late": True})))
 
     def on_watch(self, watch: Watch, event: WatchEvent) -> None:

@@ -1,14 +1,11 @@
-"""Rare combinations that single faults seldom make, each in the worlds whose swarm has its switch.
-
-- strand: the followers of one leader end one after the other, the last one by a loss of power, so that the leader alone is in sync and an
-  eligible replica comes back with less than it had; often the leader ends as well, before that replica has fetched anything.
-- alter: `min.insync.replicas` of a topic is altered, above all while a leader is stranded: controller and leader learn of it at different
-  times.
-- unseat: the controller is deposed again and again, and learns of it late, after it has asked the store (`cluster_lateness.py`).
-- hiccup: a write or a sync of a leader's log fails, and soon its disk works again.
-- flap: leadership moves among living replicas while clients write, so that the former leader cuts what only it has, fetches at once what
-  has taken its place, and syncs meanwhile.
-- return: replicas are moved away and at once back again, while orders to delete them come a second time (`cluster_lateness.py`).
+"""Rare combinations of faults. A world has a combination if its swarm has the switch with this name (`cluster_swarm.py`). - strand: the
+followers of one leader end one after the other, the last one by a loss of power. The leader alone is then in sync, and an eligible replica
+starts again with fewer records. Often the leader ends too, before that replica has fetched anything. - alter: `min.insync.replicas` of a
+topic is altered, preferably while a leader is alone in sync; controller and leader learn of it at different times. - unseat: the controller
+is deposed several times, and learns of it late, after it has asked the store (`cluster_lateness.py`). - hiccup: a write or a sync of a
+leader's log fails, and soon its disk works again. - flap: leadership moves among running replicas while clients write. The former leader
+truncates the records that only it has, immediately fetches the new leader's records, and syncs at the same time. - return: replicas are
+moved away and immediately back, while requests to delete them are repeated (`cluster_lateness.py`).
 """
 
 from __future__ import annotations
@@ -61,7 +58,7 @@ class Strands:
         may_alter = "alter" in world.swarm and world.is_flushed and not world.operations.may_wipe and not world.lies
         if "strand" in world.swarm or may_alter:
             world.later(*STRAND_MS, self._strand)
-        if may_alter:  # what one replica alone has acknowledged is lost with its disk, and without a sync also with its power
+        if may_alter:  # records that only one replica has are lost with its disk, and unsynced ones also with its power
             world.later(*STRAND_MS, self._alter)
         if "unseat" in world.swarm:
             world.later(*UNSEAT_MS, self._unseat)
@@ -116,7 +113,9 @@ class Strands:
                 self._set_in_sync_min(wanted)
 
     def _set_in_sync_min(self, wanted: int) -> None:
-        """The store answers the controller slowly meanwhile: it writes the new setting first, and the states that follow from it later."""
+        """Changes `min.insync.replicas` while the store answers the controller slowly: the new setting is written first, and the partition
+        states that depend on it later.
+        """
         for broker in self.world.brokers.values():
             if broker.node is not None and broker.node.member.controller.is_active and broker.is_up:
                 store = broker.store
@@ -150,8 +149,9 @@ class Strands:
             world.nemesis.hiccup(world.brokers[state.leader], f"/{key}/")
 
     def _flap(self) -> None:
-        """The second replica becomes the first one, and is elected while it has not all that the leader has: nothing reaches it from there
-        for a moment."""
+        """Makes the second replica the preferred one and elects it while it lacks records of the leader, because the link from the leader
+        is cut for a moment.
+        """
         world = self.world
         if world.is_ending:
             return

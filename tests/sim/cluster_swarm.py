@@ -1,8 +1,7 @@
-"""The character of one world of clusters: which faults it has, how often, and which rare combinations it looks for.
-
-Swarm testing: a generator that can do everything at any time hides what happens only when something else does not happen. So each seed
-draws its own weights (`FACTORS`), some of them 0, and its own switches (`SWITCHES`). What a switch is for, and how likely it is, stands in
-`docs/invariants.md`, section "The generator"; the draws depend on the seed alone, not on the run.
+"""Decides for one world of clusters which faults it has, how often, and which rare combinations. This is swarm testing: if every world had
+all faults, it would miss failures that occur only when other faults are absent. Each seed therefore draws its own weights (`FACTORS`), some
+of them 0, and its own switches (`SWITCHES`). `docs/invariants.md`, section "The generator", describes each switch and its probability. The
+draws depend only on the seed, not on the run.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ SWITCHES = {
 }
 """How likely each switch is on."""
 USUAL_MS, SLOW_MS = (0, 15), (0, 120)
-"""How late the loop of a broker learns of what a thread has done. On a busy machine roles change meanwhile, and logs are cut."""
+"""The delay until the event loop of a broker gets the result of a thread. On a busy machine roles change meanwhile, and logs are cut."""
 
 
 class Swarm:
     """The draws of one seed."""
 
     def __init__(self, seed: int, *, is_plain: bool = False) -> None:
-        """A plain one has the usual weights and no switch."""
+        """With `is_plain` all weights are the usual ones, and no switch is on."""
         self._seed = seed
         self._is_plain = is_plain
         self._switches = {name for name, likely in SWITCHES.items() if self._chance(name).random() < likely and not is_plain}
 
     @property
     def learned_ms(self) -> tuple[int, int]:
-        """How late the loop of a broker learns of what a thread has done."""
+        """The delay until the event loop of a broker gets the result of a thread."""
         if self._is_plain:
             return AT_ONCE_MS
         return SLOW_MS if "slow" in self or "flap" in self else USUAL_MS
@@ -49,7 +48,7 @@ class Swarm:
         return weight if self._is_plain else weight * self._chance(kind).choice(FACTORS)
 
     def _chance(self, name: str) -> random.Random:
-        """One for each name: another switch changes nothing in the worlds that do not have it."""
+        """Returns a random generator for each name, so that a new switch does not change worlds that do not have it."""
         return random.Random(f"{self._seed} {name}")
 
     def __contains__(self, switch: str) -> bool:

@@ -1,8 +1,8 @@
 """One run of a cluster: three to five brokers, a ZooKeeper, clients and operators under one clock, with faults drawn from a seed.
 
-For `CHAOS_MS` of virtual time random faults strike random brokers every now and then (`cluster_nemesis.py`). Then everything heals, the
-cluster must come to rest within `REST_MS`, and the verdicts are spoken. What must hold after every event is in `cluster_checks.py`. The
-same seed gives the same run, event by event.
+For `CHAOS_MS` of virtual time random faults hit random brokers (`cluster_nemesis.py`). Then everything is repaired, the cluster must become
+healthy within `REST_MS`, and the run is judged. `cluster_checks.py` has the checks after every event. The same seed gives the same run,
+event by event.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ClusterWorld(ProducerWorld):
 
     @property
     def trace(self) -> tuple[int, ...]:
-        """The same for the same seed: all bytes on the network and in the store, and how many events there were."""
+        """Returns a digest that is equal for the same seed: of all bytes on the network and in the store, and the number of events."""
         return self.events, self.network.digest, self.checks.store.digest, len(self.history.seen)
 
     def counts(self) -> dict[str, int]:
@@ -149,7 +149,7 @@ class ClusterWorld(ProducerWorld):
                 logs.judge_stable(partition)
 
     def _is_readable(self, broker: ClusterBroker) -> bool:
-        """Whether the bytes on the broker's disk are those that it has written."""
+        """Whether the broker's disk returns the bytes that were written."""
         return True
 
     # For brokers
@@ -170,9 +170,10 @@ class ClusterWorld(ProducerWorld):
     # Clients
 
     def send(self, call: Call, answered: Callable[[Any], None]) -> None:
-        """To whom a client holds to be the leader of the place; that is what some broker serves, and may be out of date. Committed offsets
-        are asked of the present coordinator: one that was replaced and is cut off answers with what it has (docs/cluster.md), and what
-        keeps the members of a group from asking it, their generation, is not simulated."""
+        """Sends a request to the broker that a client believes to be the partition's leader, from the metadata of some broker, which may be
+        out of date. Requests for committed offsets are sent to the current coordinator. A replaced coordinator that is cut off would answer
+        with old offsets (docs/cluster.md); the generation, which prevents group members from reading them, is not simulated here.
+        """
         number = self._leaders.get(call.place)
         if call.handler is offset_fetch and call.place in self.checks.store.states:
             self.network.send(call, host_of(self.checks.store.states[call.place].leader), answered)
@@ -188,7 +189,7 @@ class ClusterWorld(ProducerWorld):
         return self.checks.store.ids[name]
 
     def find(self, place: TopicPartition) -> int | None:
-        """The broker that serves a partition, as one that is asked knows it."""
+        """Returns the leader of a partition in the metadata of the broker that is asked."""
         asked = [broker for broker in self.brokers.values() if broker.is_ready and broker.is_up and not broker.is_paused]
         if not asked:
             return None
@@ -219,7 +220,7 @@ class ClusterWorld(ProducerWorld):
     # Beginning and end
 
     def _set_up(self) -> None:
-        """Waits for a controller and makes the topics, before anything fails."""
+        """Waits for a controller and creates the topics, before the faults begin."""
         self.network.is_kind = True
         configs = {"internal.segment.bytes": str(SEGMENT_BYTES)} if self.is_rolling or "roll" in self.swarm else {}
         wanted = [
@@ -241,7 +242,7 @@ class ClusterWorld(ProducerWorld):
         self.network.is_kind = False
 
     def _heal(self) -> None:
-        """Everything works from here on."""
+        """Repairs everything; there are no faults from now on."""
         self.is_ending = True
         self.network.is_kind, self.network.weather = True, CALM
         self.nemesis.heal()
@@ -254,7 +255,7 @@ class ClusterWorld(ProducerWorld):
         self.wait(lambda: not self._why_undecided(), REST_MS, self._why_undecided)
 
     def is_in_sync(self) -> bool:
-        """Every replica of every partition is in the ISR and has caught up."""
+        """Whether every replica of every partition is in the ISR and has all records."""
         return self._is_whole()
 
     def leader_of(self, key: TopicPartition) -> Partition | None:
@@ -266,7 +267,7 @@ class ClusterWorld(ProducerWorld):
         return self._why_not_whole() == ""
 
     def _why_not_whole(self) -> str:
-        """I45: what is still missing; empty if every partition has a leader, a full ISR and equal replicas."""
+        """I45: returns what is still missing; empty if every partition has a leader, a full ISR and equal replicas."""
         for broker in self.brokers.values():
             if not broker.is_ready:
                 return f"broker {broker.broker_id} is not ready: {broker.refusals[-1:]} (I45)"
@@ -285,7 +286,7 @@ class ClusterWorld(ProducerWorld):
         return ""
 
     def _why_undecided(self) -> str:
-        """I31: a transaction that is still open; empty if there is none."""
+        """I31: returns a transaction that is still open; empty if there is none."""
         leaders = {key: self.leader_of(key) for key in self.keys}
         coordinator = leaders[TRANSACTIONS]
         for key, leader in leaders.items():
@@ -319,7 +320,7 @@ class ClusterWorld(ProducerWorld):
             logs.judge(leader)
 
     def read_all(self, place: TopicPartition) -> list[Seen]:
-        """What a consumer gets that begins now; the history takes it as read."""
+        """Reads everything that a new consumer gets, and notes it in the history."""
         partition = self.leader_of(place)
         assert partition is not None
         return readers.read_all(partition, self.history)

@@ -1,4 +1,4 @@
-"""Rules of the deletion of records broken on purpose, each alone, to show that the verdicts notice it."""
+"""Faults: functions that break a rule of DeleteRecords on purpose, one at a time. The tests show that the verdicts notice each."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tests.sim.seed_search import catch_seed
 
 
 def answered_before_followers() -> Any:
-    """A deletion is answered when the leader has made it."""
+    """A deletion is answered when only the leader has executed it."""
     return mock.patch.object(Leader, "low_watermark", lambda leader, _live=None: leader.log.log_start_offset)
 
 
 def answered_before_noted() -> Any:
-    """A deletion is answered when the replicas have made it, and a restart undoes it."""
+    """A deletion is answered when the replicas have executed it in memory, and a restart undoes it."""
     return mock.patch.object(PartitionState, "noted_log_start", property(lambda state: state.log.log_start_offset))
 
 
 def followers_keep_their_start() -> Any:
-    """A follower says that it begins where its leader does, and has removed nothing."""
+    """A follower reports the leader's start offset, but has removed nothing."""
     append = FollowerLog.append
 
     def append_only(log: FollowerLog, batches: memoryview, *, high_watermark: int, leader_log_start: int) -> None:
@@ -34,7 +34,7 @@ def followers_keep_their_start() -> Any:
 
 
 def deleted_to_the_watermark() -> Any:
-    """The leader deletes all that is committed, whatever was asked for."""
+    """The leader deletes all committed records, whatever the request names."""
     delete = Leader.delete_records
     return mock.patch.object(Leader, "delete_records", lambda leader, _offset: delete(leader, -1))
 
@@ -53,5 +53,5 @@ VERDICTS = {
 
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
-    """The first seed that fails under the fault with its verdict, and how; (0, "") if none does."""
+    """Returns the first seed that fails with the fault's verdict, and the message; (0, "") if no seed fails."""
     return catch_seed(FAULTS[name](), lambda seed: DeletionWorld(seed).run(), seeds, first, VERDICTS[name])

@@ -1,7 +1,6 @@
-"""One run of a cluster in which the records of one topic are deleted from below while they are written, and replicas lag (KIP-107).
-
-What must hold: the leader that the store knows begins no lower than any answered deletion, over every change of leaders; no replica begins
-higher than any deletion that was asked for; and what was acknowledged above that is still there in the end, where it was.
+"""Runs a cluster in which the oldest records of a topic are deleted while new ones are written and replicas lag (DeleteRecords, KIP-107).
+It checks that the current leader's start offset is never below an answered deletion, after every change of leaders; that no replica's start
+offset is above the highest requested deletion; and that at the end all acknowledged records above it are still there, at their offsets.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class DeletionWorld(ClusterWorld):
         if why or leader is None:
             return why
         starts = {number: self.brokers[number].partitions[DELETED].log.log_start_offset for number in self.checks.store.replicas[DELETED]}
-        # A former leader begins higher where its deletion was not answered.
+        # A former leader may have a higher start offset if its deletion was not answered.
         return "" if min(starts.values()) == leader.log.log_start_offset else f"{DELETED}: the replicas begin at {starts} (I45)"
 
     def _judge_logs(self) -> None:
@@ -85,7 +84,7 @@ class DeletionWorld(ClusterWorld):
 
 
 def values_of(partition: Partition) -> dict[int, str]:
-    """Every record's value, by offset, from the batch on in which the log starts."""
+    """Returns the values of all records by offset, from the batch that contains the log start offset."""
     log, found = partition.log, {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -117,7 +116,7 @@ class DeletedProducer(ClusterPlainProducer):
 
 
 class Deleter:
-    """Deletes what was acknowledged up to some offset, again and again."""
+    """Repeatedly deletes acknowledged records up to a random offset."""
 
     def __init__(self, world: DeletionWorld) -> None:
         self.world = world

@@ -1,6 +1,5 @@
-"""Rules broken on purpose, to show that the verdicts catch it.
-
-Each fault replaces one function of the product for the length of a run. `catch` looks for a seed that fails under it, and says why.
+"""Faults: functions that break a rule of transactions on purpose. The tests show that the verdicts notice each. A fault replaces one
+function of the product during a run. `catch` searches for a seed that fails with the fault, and returns the message.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from tests.sim.world import World
 
 
 def release_early() -> Any:
-    """Effects leave before their records are committed."""
+    """A coordinator's answers and effects are sent before their records are committed."""
     return mock.patch.object(Leader, "committed_end", lambda _leader: 1 << 62)
 
 
 def skip_resume() -> Any:
-    """A new coordinator does not finish what the last one has decided."""
+    """A new coordinator does not complete transactions that the previous one has decided."""
 
     def resume(machine: TransactionMachine, now_ms: int) -> Decision:
         shard = machine.shard
@@ -57,7 +56,7 @@ def skip_resume() -> Any:
 
 
 def forget_epoch_bump() -> Any:
-    """An end of transactions v2 keeps the epoch."""
+    """EndTxn of transactions v2 does not raise the epoch."""
 
     def unbumped(metadata: TransactionMetadata, is_commit: bool, now_ms: int, **_rest: Any) -> TransactionMetadata:
         return prepared(metadata, is_commit, 0, now_ms)
@@ -66,7 +65,7 @@ def forget_epoch_bump() -> Any:
 
 
 def skip_verification() -> Any:
-    """Partitions take a transactional batch without asking the coordinator, as before KIP-890."""
+    """Partitions append a transactional batch without asking the coordinator, as before KIP-890."""
 
     def admit(_self: Any, _id: str, _pid: int, _epoch: int, partitions: Any, _is_v2: bool, done: Callable[[Any], None]) -> None:
         done(dict.fromkeys(partitions, ErrorCode.NONE))
@@ -90,37 +89,37 @@ def forget_group_markers() -> Any:
 
 
 def lose_markers() -> Any:
-    """A marker counts as written without being written."""
+    """A marker is reported as written without being written."""
     return mock.patch.object(LocalMarkers, "write", lambda _markers, _partition, _marker, done: done(ErrorCode.NONE))
 
 
 def forget_last_stable_offset() -> Any:
-    """Readers of committed data get everything that is committed in the log."""
+    """Readers of committed data get everything below the high watermark."""
     return mock.patch.object(PartitionState, "last_stable_offset", property(lambda state: state.high_watermark))
 
 
 def forget_aborted() -> Any:
-    """Transactions that end with an abort are not entered in the index."""
+    """Aborted transactions are not added to the index of aborted transactions."""
     return mock.patch.object(Log, "_note_aborted", lambda _log, _ended: None)
 
 
 def answer_before_durable() -> Any:
-    """The high watermark moves over records that were not synced."""
+    """The high watermark includes records that were not synced."""
     return mock.patch.object(flusher, "sync_all", lambda _work, _failures: None)
 
 
 def accept_any_sequence() -> Any:
-    """A batch that comes twice is written twice."""
+    """A repeated batch is appended twice."""
     return mock.patch.object(ProducerStates, "_judge_sequence", lambda *_arguments: None)
 
 
 def forget_bump_on_init() -> Any:
-    """InitProducerId returns the epoch that the former producer has."""
+    """InitProducerId returns the epoch of the former producer."""
     return mock.patch.object(init_producer_id, "next_identity", lambda _shard, current: current)
 
 
 def show_pending_offsets() -> Any:
-    """Offsets of a transaction count before its marker."""
+    """Offsets of a transaction become visible before its marker is written."""
     keep = OffsetStore.put_pending
 
     def put_pending(store: OffsetStore, producer_id: int, group_id: str, key: Any, offset: Any) -> None:
@@ -136,7 +135,7 @@ def ignore_pending_offsets() -> Any:
 
 
 def markers_before_prepare() -> Any:
-    """The outcome goes to the partitions before it is decided for good."""
+    """Markers are sent to the partitions before the decision is durable."""
     run = MachineHost.run
 
     def run_early(host: MachineHost, decide: Callable[[int], Decision]) -> None:
@@ -154,12 +153,12 @@ def markers_before_prepare() -> Any:
 
 
 def skip_guard() -> Any:
-    """An answer of the coordinator counts although a marker has come since it was asked for (KIP-890)."""
+    """A partition uses the coordinator's answer although a marker has arrived after the question (KIP-890)."""
     return mock.patch.multiple(Verifications, check=lambda *_arguments, **_named: None, stands=lambda *_arguments: True)
 
 
 def timeout_without_fencing() -> Any:
-    """What was open for too long is aborted, and its client may go on in the same epoch."""
+    """A timed-out transaction is aborted without a new epoch, so its client may continue."""
 
     def unbumped(metadata: TransactionMetadata, is_commit: bool, now_ms: int, **_rest: Any) -> TransactionMetadata:
         return prepared(metadata, is_commit, 0, now_ms)
@@ -168,7 +167,7 @@ def timeout_without_fencing() -> Any:
 
 
 def forget_producers() -> Any:
-    """A broker that starts knows nothing of epochs, sequences and open transactions."""
+    """A broker that starts does not load epochs, sequences and open transactions of producers."""
     load = Log.open
 
     def opened(*arguments: Any, **options: Any) -> Log:
@@ -180,7 +179,7 @@ def forget_producers() -> Any:
 
 
 def forget_completed() -> Any:
-    """A marker that may still be lost holds the last stable offset no more."""
+    """The last stable offset advances over a transaction whose marker may still be lost."""
     follow = ProducerStates.apply_marker
 
     def apply_marker(producers: ProducerStates, *arguments: Any) -> Any:
@@ -193,7 +192,7 @@ def forget_completed() -> Any:
 
 
 def snapshot_without_open() -> Any:
-    """A snapshot of the producers does not say what was open."""
+    """A producer snapshot lacks the open transactions."""
     keep = ProducerStates.snapshot
 
     def snapshot(producers: ProducerStates) -> bytes:
@@ -205,7 +204,7 @@ def snapshot_without_open() -> Any:
 
 
 def forget_markers_of_groups_on_load() -> Any:
-    """A group coordinator that loads its log passes markers over."""
+    """A group coordinator ignores markers when it loads its log."""
     apply = GroupMachine.apply_marker
 
     def apply_marker(machine: GroupMachine, *arguments: Any) -> None:
@@ -216,7 +215,7 @@ def forget_markers_of_groups_on_load() -> Any:
 
 
 def replace_partitions() -> Any:
-    """What is added to a transaction takes the place of what was in it."""
+    """Partitions that are added to a transaction replace the earlier ones."""
     add = add_partitions.with_partitions
 
     def with_partitions(metadata: TransactionMetadata, partitions: Any, version: int, now_ms: int) -> TransactionMetadata:
@@ -226,7 +225,7 @@ def replace_partitions() -> Any:
 
 
 def end_any_epoch() -> Any:
-    """EndTxn of an earlier epoch ends what the present one has open."""
+    """EndTxn with an earlier epoch ends the transaction of the current epoch."""
     judge = end_transaction._judge_v2
     return mock.patch.object(
         end_transaction, "_judge_v2", lambda metadata, _identity, is_commit: judge(metadata, metadata.identity, is_commit)
@@ -234,17 +233,17 @@ def end_any_epoch() -> Any:
 
 
 def complete_before_markers() -> Any:
-    """A transaction is complete before its markers are safe."""
+    """A transaction is completed before its markers are committed."""
     return mock.patch.object(markers._Wait, "look", lambda wait: wait._done(ErrorCode.NONE))
 
 
 def take_unknown_for_written() -> Any:
-    """A partition of which the metadata of the coordinator does not know counts as deleted: it needs no marker."""
+    """A partition that is missing in the coordinator's metadata is treated as deleted, so it gets no marker."""
     return mock.patch.object(SimNode, "_is_deleted", lambda _node: markers.always_deleted)
 
 
 def answer_with_another_offset() -> Any:
-    """A duplicate is answered with another offset than that of the batch in the log."""
+    """A duplicate is answered with an offset that is not the offset of the batch in the log."""
     find = ProducerEntry.find_duplicate
 
     def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> CachedBatch | None:
@@ -295,5 +294,5 @@ def planted(name: str) -> Iterator[None]:
 
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
-    """The first seed that fails under the fault, and how; (0, "") if none does."""
+    """Returns the first seed that fails with the fault, and the message; (0, "") if no seed fails."""
     return catch_seed(planted(name), lambda seed: World(seed).run(), seeds, first)

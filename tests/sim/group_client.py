@@ -1,7 +1,6 @@
-"""Clients of group coordinators in a cluster: they find the coordinator of their group, and again when it has moved.
-
-A client keeps a connection to each broker. A request to the coordinator that is not answered in time ends the connections, and with them
-what is on its way: so nothing overtakes what was sent later, as with the clients of Kafka.
+"""Clients of group coordinators in a cluster: they look up the coordinator of their group, and look it up again after it has moved. A
+client keeps a connection to each broker. If the coordinator does not answer a request in time, the client closes all its connections.
+Earlier requests are then lost and cannot be executed after later ones, as with Kafka's clients.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Connections:
             self._callers[host].send(call, host, answered)
 
     def give_up(self) -> None:
-        """Ends all of them; nothing that was sent arrives any more."""
+        """Closes all connections; requests in flight are lost."""
         for caller in self._callers.values():
             caller.reset()
 
@@ -60,13 +59,13 @@ class GroupClient:
         self._coordinator: int | None = None
 
     def _to_coordinator(self, handler: Any, version: int, body: Any) -> Call | None:
-        """A request to the coordinator that was found last."""
+        """Sends a request to the coordinator that was found last."""
         return None if self._coordinator is None else Call(handler, version, lambda: body, TopicPartition(BROKER, self._coordinator))
 
     def _ask(
         self, handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int], patience_ms: int = PATIENCE_MS
     ) -> Steps:
-        """The code of the answer; None without one, or without a coordinator."""
+        """Sends a request, and returns the error code of the answer; None without an answer or a coordinator."""
         if self._coordinator is None:
             yield from self._find_coordinator()
         if self._coordinator is None:

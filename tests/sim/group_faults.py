@@ -1,4 +1,6 @@
-"""Rules of group coordinators broken on purpose, each alone, to show that the verdicts of `group_world.py` notice it."""
+"""Faults: functions that break a rule of group coordinators on purpose, one at a time. The tests show that the verdicts of `group_world.py`
+notice each.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ from tests.sim.seed_search import catch_seed
 
 
 def answer_from_cache() -> Any:
-    """A coordinator goes on answering from what it has in memory after its partition has moved (I37). Two rules forbid that: the machine is
-    thrown away, and nothing of a term that is over is committed any more."""
+    """A coordinator still answers from memory after its partition has moved (I37). The fault breaks two rules: the coordinator's state is
+    dropped, and records of an ended term are not committed.
+    """
     return together(
         [
             mock.patch.object(GroupCoordinator, "resign", lambda _hosts, _index: None),
@@ -42,12 +45,12 @@ def acknowledge_before_replicated() -> Any:
 
 
 def accept_any_generation() -> Any:
-    """Commits are accepted from members of former generations, and from those that are members no more (I33)."""
+    """Commits are accepted from members of former generations, and from former members (I33)."""
     return mock.patch.multiple(commit, check_classic_commit=lambda *_, **__: None, _check_epoch_commit=lambda *_, **__: None)
 
 
 def give_before_revoked() -> Any:
-    """A member gets its target at once, whether or not others still have parts of it (I34)."""
+    """A member gets its whole target assignment immediately, even if other members still have parts of it (I34)."""
 
     def next_position(group: ConsumerGroup, member_id: str, _owned: Any) -> ReconciledAssignment:
         position, target = group.position(member_id), group.target.get(member_id, {})
@@ -79,5 +82,5 @@ VERDICTS = {
 
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
-    """The first seed that fails under the fault with its verdict, and how; (0, "") if none does."""
+    """Returns the first seed that fails with the fault's verdict, and the message; (0, "") if no seed fails."""
     return catch_seed(FAULTS[name](), lambda seed: GroupWorld(seed).run(), seeds, first, VERDICTS[name])

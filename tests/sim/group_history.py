@@ -1,8 +1,8 @@
-"""The history of consumer groups, and its verdicts: who owned what in which generation, and how committed offsets moved.
-
-A member reads what is committed when it gets a partition (a term), and commits from there on. What it reads may be old, if it is a member
-no more and does not know: then its commits are refused. So a term is judged when one of its commits is acknowledged: it must have begun
-where the last one that was acknowledged before had ended, or later, and must not go back behind one that was acknowledged meanwhile.
+"""Records the history of consumer groups and judges it: which member owned which partition in which generation, and how committed offsets
+moved. When a member gets a partition, it reads the committed offset and commits from there on; this time with the partition is called a
+term. The offset may be old if the member was removed and does not know it; then its commits are refused. A term is therefore judged when
+one of its commits is acknowledged. It must have begun at or after the last commit that was acknowledged before, and the commit must not be
+below a commit that was acknowledged meanwhile.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ UNJUDGED = -1
 
 
 class Term(NamedTuple):
-    """One member's time with one partition: what it found committed, and what had been acknowledged before it asked; how often operators
-    had set the offset before."""
+    """One member's time with one partition: the committed offset that it read, the offset that had been acknowledged before it asked, and
+    how often operators had set the offset before (the era).
+    """
 
     where: Where
     member: str
@@ -30,8 +31,9 @@ class Term(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One commit of a term: up to where, and what had been acknowledged before it was sent; in which era that was, and whether the member
-    had lost its place by then, to another process or because the coordinator had removed it."""
+    """One commit of a term: its offset, and the offset that had been acknowledged before it was sent; the era; and whether the member had
+    been replaced by another process, or removed by the coordinator, by then.
+    """
 
     term: Term
     end: int
@@ -41,7 +43,7 @@ class Attempt(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """A static member under one member id: when it asked for the id, and when it first got partitions."""
+    """A static member with one member id: the times when it asked for the id and when it first got partitions."""
 
     member: str
     asked_ms: int
@@ -71,11 +73,11 @@ class GroupHistory:
             assert owner == member, f"two owners: {place} of {group_id} in generation {generation} goes to {member}, {owner} has it (I34)"
 
     def floor(self, where: Where) -> int:
-        """What an answer to a question of now must not fall behind."""
+        """Returns the offset that the answer to a request of now must have at least."""
         return self.acknowledged.get(where, 0)
 
     def begin(self, where: Where, member: str, generation: int, start: int, floor: int) -> Term:
-        """Notes what a member found committed."""
+        """Notes the committed offset that a member has read."""
         known = start <= 0 or where in self._unsettled or self._possible.get(where, {}).get(start, 0) > 0
         assert known, f"from nowhere: {member} found {start} committed for {where}, which no member has committed (I35)"
         self.terms += 1
@@ -110,46 +112,49 @@ class GroupHistory:
     # Static members and operators
 
     def sit(self, instance: tuple[str, str], member: str, asked_ms: int, now_ms: int) -> None:
-        """Notes that a static member has got its partitions under this member id, for which it asked at `asked_ms`; later again if it
-        has lost its place and asked anew, as members of KIP-848 do under the same id."""
+        """Notes that a static member has got its partitions with this member id, for which it asked at `asked_ms`. It is called again if
+        the member was replaced and has asked again; members of KIP-848 use the same id for that.
+        """
         seats = self.seats.setdefault(instance, {})
         if member not in seats or asked_ms > seats[member].asked_ms:
             seats[member] = Seat(member, asked_ms, now_ms)
 
     def is_former(self, group_id: str, instance_id: str | None, member: str) -> bool:
-        """Whether a process that asked later for a member id has the static member's place."""
+        """Whether a process that asked later for a member id has replaced this static member."""
         seats = {} if instance_id is None else self.seats.get((group_id, instance_id), {})
         own = seats.get(member)
         return own is not None and any(seat.asked_ms > own.confirmed_ms for seat in seats.values())
 
     def alter(self, where: Where, end: int) -> None:
-        """Notes that an operator tries to set the committed offset (0: or to delete it), which must take a group without members."""
+        """Notes that an operator tries to set the committed offset, or with 0 to delete it. This may succeed only while the group has no
+        members.
+        """
         self.altered.setdefault(where, set()).add(end)
         self._unsettled[where] = None
 
     def leave(self, where: Where) -> None:
-        """Notes that it was refused."""
+        """Notes that the operator's request was refused."""
         self._unsettled.pop(where, None)
 
     def begin_era(self, where: Where, end: int) -> None:
-        """Notes that it was set: no member that found something before commits any more."""
+        """Notes that the offset was set. Members that have read the offset before must not commit any more."""
         self.eras[where] = self.eras.get(where, 0) + 1
         self.acknowledged[where] = end
         self._possible[where] = {end: 1}
         self._unsettled.pop(where, None)
 
     def forget_owners(self, group_id: str) -> None:
-        """The group was deleted, and its generations begin anew."""
+        """Notes that the group was deleted; its generations begin at the start again."""
         self.owners = {key: owner for key, owner in self.owners.items() if key[0] != group_id}
         self._given = {key: given for key, given in self._given.items() if key[0] != group_id}
 
     def keep(self, seat: tuple[str, int, str], given: list[TopicPartition]) -> None:
-        """Notes what a static member of a classic group has in a generation: the same, whichever of its processes asks."""
+        """Notes the assignment of a static member of a classic group in a generation. All its processes must get the same assignment."""
         before = self._given.setdefault(seat, given)
         assert given == before, f"not kept: {seat} had {before} and gets {given} (I34)"
 
     def judge(self, where: Where, committed: int, visible: list[tuple[int, str]]) -> None:
-        """Judges what is committed when all is over; `visible` are the records of the partition with their offsets."""
+        """Judges the committed offset at the end of the run; `visible` are the records of the partition with their offsets."""
         floor, committed = self.floor(where), max(committed, 0)
         assert committed >= floor, f"lost commit: {where} is at {committed}, {floor} was acknowledged (I35)"
         known = committed <= 0 or self._possible.get(where, {}).get(committed, 0) > 0

@@ -2,8 +2,8 @@
 
 Some members commit in transactions (KIP-447).
 
-Committed offsets are asked of a coordinator that knows the member's generation, which refuses older ones. Another one may have been
-replaced, cut off, and not know it yet: it answers with what it has (docs/cluster.md). Members of KIP-848 send their epoch along.
+A member reads committed offsets only from a coordinator that has confirmed the member's generation. A coordinator that was replaced and is
+cut off would answer with old offsets (docs/cluster.md). Members of KIP-848 send their epoch in the request instead.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ WITHOUT_EFFECT = {
 
 
 class Rejoin(Exception):
-    """The member is none any more, or its group is spread anew."""
+    """The member was removed, or its group rebalances."""
 
 
 class Fenced(Exception):
-    """Another process has taken the place of this static member."""
+    """Another process has replaced this static member."""
 
 
 class Member(GroupClient, ABC):
-    """What members of both protocols do once they have partitions."""
+    """The behaviour of members of both protocols after they have got partitions."""
 
     punctual = 0.5
     """How often a heartbeat that is due comes before other requests."""
@@ -114,11 +114,11 @@ class Member(GroupClient, ABC):
 
     @abstractmethod
     def leave(self) -> Call | None:
-        """The request with which it leaves, if it is a member and knows its coordinator."""
+        """Returns the request with which the member leaves, if it is a member and knows its coordinator."""
 
     @abstractmethod
     def _join(self) -> Steps:
-        """Becomes a member. Raises `Rejoin` if that has to begin again."""
+        """Joins the group. Raises `Rejoin` if the member has to start again."""
 
     @abstractmethod
     def _beat(self) -> Steps:
@@ -134,7 +134,7 @@ class Member(GroupClient, ABC):
         return self.world.clock.monotonic_ms()
 
     def _own(self, given: list[TopicPartition]) -> None:
-        """Notes what the coordinator gives to this member in this generation."""
+        """Notes the partitions that the coordinator has assigned to this member in this generation."""
         if self.instance_id is not None:
             self.world.offsets.sit((self.group_id, self.instance_id), self.member_id, self._asked_ms, self._now_ms)
         self.world.own(self, given)
@@ -199,16 +199,16 @@ class Member(GroupClient, ABC):
 
     @abstractmethod
     def _heed(self, code: int | None) -> None:
-        """Raises `Rejoin` if an answer to a request in a generation says that it is over."""
+        """Raises `Rejoin` if the answer to a request says that the member's generation has ended."""
 
     # Committed offsets
 
     def _prove(self) -> Steps:
-        """Makes sure that the coordinator which is asked knows the member's generation."""
+        """Checks that the coordinator knows the member's generation."""
         yield from ()
 
     def _read_committed(self, place: TopicPartition) -> Steps:
-        """Begins a term with a partition; later again, if there is no answer."""
+        """Begins a term with a partition: reads its committed offset. Without an answer it tries again later."""
         where = (self.group_id, place)
         yield from self._prove()
         if place not in self.owned:
@@ -236,7 +236,7 @@ class Member(GroupClient, ABC):
     # Transactions
 
     def _commit_in_transaction(self, attempt: Attempt) -> Steps:
-        """KIP-447: the coordinator looks at the member's generation when the offsets are sent."""
+        """Commits offsets in a transaction (KIP-447): the coordinator checks the member's generation when the offsets are sent."""
         if self._identity[0] < 0 and not (yield from self._initialize()):
             self.world.offsets.refuse(attempt)
             return
@@ -262,7 +262,7 @@ class Member(GroupClient, ABC):
         return False
 
     def _send_offsets(self, attempt: Attempt) -> Steps:
-        """The code of the last answer, None without one."""
+        """Sends the offsets; returns the error code of the last answer, None without an answer."""
         partition = TxnOffsetCommitRequestPartition(partition_index=attempt.term.where[1].partition, committed_offset=attempt.end)
         body = TxnOffsetCommitRequest(
             transactional_id=self._transactional_id,
@@ -282,7 +282,9 @@ class Member(GroupClient, ABC):
         return code
 
     def _end_transaction(self, *, is_commit: bool) -> Steps:
-        """Whether it has certainly ended as asked. If that is unknown, the next InitProducerId decides."""
+        """Ends the transaction; returns whether it has certainly ended as requested. If the outcome is unknown, the next InitProducerId
+        ends it.
+        """
         producer_id, epoch = self._identity
         body = EndTxnRequest(transactional_id=self._transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=is_commit)
         for _ in range(ASKED_TIMES):
@@ -300,7 +302,7 @@ class Member(GroupClient, ABC):
 
 
 class ClassicMember(Member):
-    """A member of a classic group; the first one spreads the partitions."""
+    """A member of a classic group; the group's leader assigns the partitions."""
 
     _proved: int | None = None
 
@@ -373,7 +375,7 @@ class ClassicMember(Member):
         )
 
     def _spread(self, joined: Any) -> list[SyncGroupRequestAssignment]:
-        """Every partition to one member, in an order of this member's own."""
+        """Assigns every partition to one member, in a random order."""
         members = [member.member_id for member in joined.members]
         self.chance.shuffle(members)
         found = []
@@ -417,7 +419,7 @@ class ConsumerMember(Member):
         return self._farewell(-1, None)
 
     def pause(self) -> Call | None:
-        """The request with which a static member goes whose next process comes soon."""
+        """Returns the request with which a static member leaves for a while, because its next process will start soon."""
         return self._farewell(-2, self.instance_id)
 
     def _farewell(self, epoch: int, instance_id: str | None) -> Call | None:
@@ -431,7 +433,7 @@ class ConsumerMember(Member):
         if code == ErrorCode.FENCED_INSTANCE_ID:
             raise Fenced
         if code in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION):
-            self._last_beat_ms = 0  # the next heartbeat says which is the present one
+            self._last_beat_ms = 0  # the next heartbeat is sent immediately and has the current epoch
 
     def _join(self) -> Steps:
         while self.generation <= 0 and not self.world.is_closing:
@@ -461,13 +463,13 @@ class ConsumerMember(Member):
             yield from self._move_to(given)
 
     def _given(self, answer: Any) -> list[TopicPartition] | None:
-        """The partitions that the member has from now on; None if nothing changes."""
+        """Returns the partitions that the member has from now on; None if nothing changes."""
         if answer.assignment is None:
             return None
         return [TopicPartition(TOPIC, index) for topic in answer.assignment.topic_partitions for index in sorted(topic.partitions)]
 
     def _move_to(self, given: list[TopicPartition]) -> Steps:
-        """Commits what it has of the partitions that it gives up, and says so at once."""
+        """Commits the positions of the partitions that it gives up, and reports that immediately in a heartbeat."""
         for place in [place for place in self.owned if place not in given]:
             if place in self._terms:
                 yield from self._commit_place(place)

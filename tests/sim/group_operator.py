@@ -1,7 +1,6 @@
-"""Operators of one consumer group: they set offsets, delete offsets, delete the group.
-
-Without members that is repeated until it is done for certain. With members it is tried once, and refused, unless the group has lost all of
-them in that moment; if it is unknown what became of it the members are stopped, and it is done once more.
+"""Operators of one consumer group: they set offsets, delete offsets and delete the group. While the group has no members, the request is
+repeated until it has certainly been executed. While it has members, the request is sent once and must be refused, unless the group has just
+lost its last member. If the outcome is unknown, the members are stopped and the request is repeated.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class GroupOperator(GroupClient):
                 self.world.restart_members(self.group_id)
 
     def _try(self, alteration: Alteration, *, is_stopped: bool = False) -> Steps:
-        """Whether it is known what became of it, and without members: whether it is done."""
+        """Sends the request. Returns whether its outcome is known, and if the group has no members, whether it was executed."""
         handler, version, body, code_of, results = alteration
         offsets = self.world.offsets
         for place, end in results:

@@ -1,9 +1,8 @@
-"""One run of a cluster with consumer groups, whose coordinators move between brokers while everything goes wrong.
-
-Members of both protocols join, fetch, commit (some of them in transactions), sleep, die and leave. When all has healed, each living member
-must get its partitions, and then what is committed is judged (`group_history.py`). At every answer of a coordinator it is checked that it
-leads its partition and has loaded it (I37), and that no partition has two owners (I34); now and then, that its state is the replay of its
-log (I36).
+"""One run of a cluster with consumer groups, whose coordinators move between brokers while all kinds of faults occur. Members of both
+protocols join, fetch, commit (some of them in transactions), sleep, die and leave. After everything is repaired, each running member must
+get its partitions, and then the committed offsets are judged (`group_history.py`). At every answer of a coordinator the world checks that
+the coordinator leads its partition and has loaded it (I37), and that no partition has two owners (I34). From time to time it checks that
+the coordinator's state equals the replay of its log (I36).
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ KINDS = {
 
 
 class OtherProducer(ClusterPlainProducer):
-    """One that writes to all partitions of the topic."""
+    """A producer that writes to all partitions of the topic."""
 
     outputs = tuple(TopicPartition(TOPIC, index) for index in range(PARTITIONS))
 
@@ -123,7 +122,7 @@ class GroupWorld(ClusterWorld):
         self.start_process(process)
 
     def _disturb(self) -> None:
-        """A member dies, leaves or sleeps; another one comes in its place."""
+        """Makes a member die, leave or sleep, and starts another one."""
         if self.is_ending:
             return
         self.later(100, 1_000, self._disturb)
@@ -139,11 +138,11 @@ class GroupWorld(ClusterWorld):
             self._join(member.group_id)
 
     def own(self, member: Member, given: list[TopicPartition]) -> None:
-        """Notes what a coordinator gives to a member."""
+        """Notes the partitions that a coordinator assigns to a member."""
         self.offsets.own(member.group_id, member.generation, member.member_id, given)
 
     def is_removed(self, member: Member) -> bool:
-        """Whether the present coordinator has certainly removed the member."""
+        """Whether the current coordinator has certainly removed the member."""
         return False
 
     def _remove(self, name: str, *, is_leaving: bool) -> None:
@@ -154,7 +153,7 @@ class GroupWorld(ClusterWorld):
             member.connections.send(farewell, lambda _answer: None)
 
     def _end_clients(self) -> None:
-        """Some members die; of each group one remains, or comes."""
+        """Ends some members; each group keeps at least one member or gets a new one."""
         for name in sorted(self._members):
             if self.chance.random() < 0.3:
                 self._remove(name, is_leaving=False)
@@ -168,7 +167,7 @@ class GroupWorld(ClusterWorld):
         super()._rest()
 
     def _why_unassigned(self) -> str:
-        """What a group still lacks; empty if each partition belongs to one living member, and each member has its share."""
+        """Returns what a group still lacks; empty if each partition belongs to one running member and the assignment is balanced."""
         for group_id in self._kinds:
             members = [member for member, _ in self._members.values() if member.group_id == group_id]
             unsettled = [member.name for member in members if not member.is_settled]
@@ -183,7 +182,7 @@ class GroupWorld(ClusterWorld):
         return ""
 
     def places_of(self, group_id: str) -> list[TopicPartition]:
-        """The partitions that the members of a group read, in order."""
+        """Returns the partitions that the members of a group read, in order."""
         return list(OtherProducer.outputs)
 
     # Coordinators
@@ -232,14 +231,14 @@ class GroupWorld(ClusterWorld):
     def _judge_clients(self) -> None:
         self._check_replay()
         self._judge_order()
-        visible = {place: self.read_all(place) for place in OtherProducer.outputs}  # before time goes on, and leaders change
+        visible = {place: self.read_all(place) for place in OtherProducer.outputs}  # before time advances and leaders change
         for place, seen in visible.items():
             for group_id in self._kinds:
                 self.offsets.judge((group_id, place), self._committed_at(group_id, place), seen)
         self.history.judge({})
 
     def _judge_order(self) -> None:
-        """No committed offset goes back anywhere in the log."""
+        """Checks that committed offsets never decrease in the log."""
         leader = self.leader_of(OFFSETS)
         assert leader is not None
         node = self.brokers[self.checks.store.states[OFFSETS].leader].node
@@ -274,7 +273,7 @@ class GroupWorld(ClusterWorld):
 
 
 class SlowTurns:
-    """The timers of group coordinators, whose turns take their time: so their logs are not loaded in an instant."""
+    """The timers of group coordinators, with delays between the steps of their work, so that loading a log takes time."""
 
     def __init__(self, world: GroupWorld, broker: ClusterBroker) -> None:
         self._chance = world.chance
@@ -285,13 +284,13 @@ class SlowTurns:
 
 
 def end_of(node: ClusterNode) -> int:
-    """Where the log of the group coordinator ends, with all that was decided so far."""
+    """Returns the end of the group coordinator's log, including all decided records."""
     partition = node.partitions.get(*OFFSETS)
     return -1 if partition is None else partition.log.log_end_offset
 
 
 def watched(handle: Callable[..., Any], decided: Callable[[], int], look: Callable[[Any, int], None]) -> Callable[..., Any]:
-    """The handler, whose answers are looked at as they leave, with what `decided` returned when the request had been decided."""
+    """Wraps a handler so that each answer is checked when it is sent, together with the result of `decided` at the time of the decision."""
 
     def handle_watched(broker: Any, request: RequestContext, body: Any) -> Any:
         answer = answer_of(handle(broker, request, body))
@@ -313,7 +312,7 @@ def watched(handle: Callable[..., Any], decided: Callable[[], int], look: Callab
 
 
 def code_of(answer: Any) -> int:
-    """The first error in an answer about a group."""
+    """Returns the first error in an answer about a group."""
     for found in (answer, *getattr(answer, "groups", ())[:1]):
         topics = getattr(found, "topics", None)
         code = getattr(found, "error_code", 0) or (topics[0].partitions[0].error_code if topics else 0)
@@ -323,7 +322,7 @@ def code_of(answer: Any) -> int:
 
 
 def check_owners(machine: GroupMachine) -> None:
-    """I34: what a member has, or is giving up, no other one has."""
+    """I34: checks that no two members have the same partition, including partitions that a member is giving up."""
     for group in machine.shard.groups.values():
         if isinstance(group, StreamsGroup):
             check_tasks(group)
@@ -338,7 +337,7 @@ def check_owners(machine: GroupMachine) -> None:
 
 
 def check_tasks(group: StreamsGroup) -> None:
-    """I34: a task is active at one member, and a process has it once, also while a member gives it up."""
+    """I34: checks that a task is active at only one member, and that a process has each task only once, also while a member gives it up."""
     owners: dict[tuple[str, int], str] = {}
     holders: dict[tuple[str, str, int], str] = {}
     for member_id, facts in group.facts.items():

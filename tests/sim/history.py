@@ -1,7 +1,6 @@
-"""The history of a run, and the verdicts on whether all that happened was right.
-
-Every value is unique and belongs to one transaction; every transaction has an outcome as its client knows it: `ok`, `fail` (certainly no
-effect) or `info` (unknown). Readers report each value and where they read it. At the end both must fit.
+"""Records the history of a run and judges it. Every value is unique and belongs to one transaction. Every transaction has an outcome from
+its client's point of view: `ok`, `fail` (certainly no effect) or `info` (unknown). Readers report each value and its offset. At the end the
+values that were read must match the outcomes.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from ottla.base.types import TopicPartition
 
 @dataclass
 class Transaction:
-    """One attempt of a client to do something as a whole."""
+    """One transaction attempt of a client."""
 
     number: int
     transactional_id: str
@@ -52,7 +51,7 @@ class History:
         self.promised.update((value, base_offset + index) for index, value in enumerate(values))
 
     def read(self, partition: TopicPartition, offset: int, value: str) -> None:
-        """Notes a value that a reader of committed data got; judged at once where that is possible."""
+        """Notes a value that a reader of committed data got, and judges it immediately if possible."""
         before = self.seen.setdefault((partition, offset), value)
         assert before == value, f"inconsistent-offsets: {partition}@{offset} was {before}, is {value}"
         place = self.places.setdefault(value, (partition, offset))
@@ -61,7 +60,7 @@ class History:
         assert transaction.is_commit_called, f"precommitted-read: {value} of transaction {transaction.number}"
 
     def judge(self, committed: dict[str, int]) -> None:
-        """After the final reads; `committed` are the groups' offsets."""
+        """Judges the run after the final reads; `committed` are the groups' offsets."""
         for transaction in self.transactions:
             self._judge_visibility(transaction)
             self._judge_order(transaction)
@@ -85,7 +84,7 @@ class History:
             assert not missing or not self.is_visible(transaction), f"torn: {who} was seen without {missing} (I23)"
 
     def _instead_of(self, missing: list[str], transaction: Transaction) -> str:
-        """What stands where these values were acknowledged."""
+        """Returns the values at the offsets at which these values were acknowledged."""
         where = ((partition, value) for partition, values in transaction.values.items() for value in values if value in missing)
         places = [(partition, self.promised[value]) for partition, value in where if value in self.promised]
         found = [f"{partition}@{offset} has {self.seen.get((partition, offset))}" for partition, offset in places]
@@ -97,7 +96,9 @@ class History:
             assert offsets == sorted(offsets), f"int-nonmonotonic-send in {partition}: {values} at {offsets}"
 
     def _judge_offsets(self, transactional_id: str, end: int) -> None:
-        """Whatever is committed has consumed each input offset once, and nothing else moved the group (I23, I35)."""
+        """Checks that the committed transactions have consumed each input offset once, and that nothing else moved the group's offsets
+        (I23, I35).
+        """
         done = sorted(
             (transaction.start, transaction.end)
             for transaction in self.transactions

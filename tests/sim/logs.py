@@ -1,4 +1,4 @@
-"""What must hold in the logs themselves when a run is over: markers, epochs, and the moves of each transactional id."""
+"""Judges the logs at the end of a run: markers, epochs, and the state changes of each transactional id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.wire.records import iter_batches, read_control_record, read_records
 
 
 class Story:
-    """One producer id in one partition: which epoch writes, and the last marker."""
+    """The state of one producer id in one partition: the epoch that writes, and the last marker."""
 
     def __init__(self) -> None:
         self.last_epoch = -1
@@ -27,14 +27,15 @@ class Story:
         self.last_marker = None
 
     def end(self, where: str, marker: tuple[int, int]) -> None:
-        """A marker is its epoch and its coordinator's: another coordinator's repetition may stand there, the same one's never."""
+        """Notes a marker by its epoch and its coordinator's epoch. Another coordinator may repeat a marker; the same coordinator must not.
+        """
         assert marker[0] >= self.last_epoch, f"{where}: a marker of epoch {marker[0]} after {self.last_epoch} (I25)"
         assert marker != self.last_marker, f"{where}: the same marker twice (I25)"
         self.last_epoch, self.last_marker, self.open_epoch = marker[0], marker, None
 
 
 def judge(partition: Partition) -> None:
-    """Judges a log by what is in it: records and offsets of transactions, or the states of transactional ids."""
+    """Judges a log by its contents: records and offsets of transactions, or the states of transactional ids."""
     topic = partition.topic_partition.topic
     if topic in ("t", GROUP_METADATA_TOPIC):
         judge_markers(partition)
@@ -43,7 +44,7 @@ def judge(partition: Partition) -> None:
 
 
 def judge_markers(partition: Partition) -> None:
-    """I25, I26, I29: one marker for each transaction, after all its data, and no transaction of two epochs."""
+    """I25, I26, I29: checks that each transaction has one marker, after all its records, and that no transaction has two epochs."""
     stories: dict[int, Story] = {}
     for start, batch in batches(partition):
         header: BatchHeader = read_batch_header(batch, 0)
@@ -59,8 +60,9 @@ def judge_markers(partition: Partition) -> None:
 
 
 def judge_stable(partition: Partition) -> None:
-    """I24: the last stable offset is the smaller of the high watermark and the first offset of the earliest transaction that is open, be it
-    only because its marker may still be lost; found from the log alone."""
+    """I24: checks the last stable offset against the log. It must be the smaller of the high watermark and the first offset of the oldest
+    open transaction. A transaction whose marker may still be lost is open too.
+    """
     opened: dict[int, int] = {}
     high_watermark = partition.high_watermark
     for start, batch in batches(partition):
@@ -77,7 +79,7 @@ def judge_stable(partition: Partition) -> None:
 
 
 def open_transactions(partition: Partition) -> dict[int, tuple[int, int]]:
-    """The producers that have no marker after their last records: in which epoch they wrote, and from which offset on."""
+    """Returns the producers that have no marker after their last records, with the epoch and the first offset of these records."""
     opened: dict[int, tuple[int, int]] = {}
     for start, batch in batches(partition):
         header: BatchHeader = read_batch_header(batch, 0)
@@ -89,7 +91,7 @@ def open_transactions(partition: Partition) -> dict[int, tuple[int, int]]:
 
 
 def why_open(partition: Partition, coordinator: Partition) -> str:
-    """Which transactions are open in a partition, and what the coordinator has noted of them last."""
+    """Returns which transactions are open in a partition, and their last state in the coordinator's log."""
     states: dict[int, str] = {}
     for _, batch in batches(coordinator):
         for record in read_records(batch):
@@ -104,7 +106,7 @@ def why_open(partition: Partition, coordinator: Partition) -> str:
 
 
 def judge_moves(partition: Partition) -> None:
-    """I27: every record of a transactional id is a move that the table allows."""
+    """I27: checks that every record of a transactional id is a transition that the table `ALLOWED` has."""
     states: dict[str, TransactionState] = {}
     for _, batch in batches(partition):
         for record in read_records(batch):
@@ -120,10 +122,9 @@ def judge_moves(partition: Partition) -> None:
 
 
 def judge_decision(partition: Partition, durable_end: int, marker: Marker) -> None:
-    """I27: the Prepare of this marker does not stand in the log of the coordinator where it may still be lost.
-
-    An earlier abort may have had the same epoch, that of a takeover or a timeout, and come late; the version of the
-    transaction distinguishes it from the end of a client of the first protocol, here as in the partitions.
+    """I27: checks that the Prepare record of this marker is committed in the coordinator's log, so that it cannot be lost. A late marker of
+    an earlier abort, by a takeover or a timeout, may have the same epoch. As in the partitions, the version of the transaction
+    distinguishes it from the end of a transaction by a client of version 1.
     """
     wanted = (marker.producer_id, marker.producer_epoch, marker.transaction_version, marker.is_commit)
     for _, batch in batches(partition, durable_end):
@@ -136,7 +137,7 @@ def judge_decision(partition: Partition, durable_end: int, marker: Marker) -> No
 
 
 def batches(partition: Partition, start_offset: int = 0) -> list[tuple[int, memoryview]]:
-    """Every batch from an offset on, with its first offset, segment by segment."""
+    """Yields every batch from an offset on, with its first offset, segment by segment."""
     log, offset = partition.log, max(start_offset, partition.log.log_start_offset)
     found: list[tuple[int, memoryview]] = []
     while offset < log.log_end_offset:

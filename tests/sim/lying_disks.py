@@ -1,7 +1,6 @@
-"""A disk that lies: while a broker's process is down, something on its disk becomes other than what was written and synced.
-
-One replica of each partition may be damaged at a time; the next disk lies only when every replica is in sync again. Nothing that was
-acknowledged may be lost then, and all replicas are whole at the end. Often every other process is killed at the same time, and the damaged
+"""Damages disks: while a broker's process is down, some of the bytes that it wrote and synced are changed ("the disk lies"). At most one
+replica of each partition is damaged at a time; the next disk is damaged only after every replica is in sync again. No acknowledged record
+may be lost then, and all replicas must be complete at the end. Often all other processes are killed at the same time, and the damaged
 broker is the first one to start.
 """
 
@@ -55,7 +54,7 @@ class LyingDisks:
         self.world.later(*LIE_MS, self._lie)
 
     def _copy(self) -> None:
-        """Keeps what is on a disk now, to be put back later."""
+        """Copies the current contents of a disk, to be put back later."""
         world = self.world
         if world.is_ending:
             return
@@ -82,13 +81,13 @@ class LyingDisks:
         world.note("lies", number, name, what, "all" if is_all else "alone")
         self.counts[name] = self.counts.get(name, 0) + bool(what)
 
-    # Kinds: each says what it has damaged, "" if there was nothing
+    # Kinds of damage: each returns a description of the damage, "" if there was nothing to damage
 
     def _logs(self, broker: ClusterBroker) -> list[TopicPartition]:
         return [key for key in self.world.keys if broker.disk.exists(f"{DATA}/{key}")]
 
     def _active(self, broker: ClusterBroker) -> str:
-        """The last segment of some log that has records; "" if there is none."""
+        """Returns the last segment of a log that has records; "" if there is none."""
         found = []
         for key in self._logs(broker):
             segments = [name for name in broker.disk.listdir(f"{DATA}/{key}") if name.endswith(LOG_SUFFIX)]
@@ -97,7 +96,7 @@ class LyingDisks:
         return self.world.chance.choice(found) if found else ""
 
     def _cut(self, broker: ClusterBroker) -> str:
-        """The last segment ends at an earlier batch."""
+        """Cuts the last segment after an earlier batch."""
         path = self._active(broker)
         if path:
             data = broker.disk.read_file(path)
@@ -130,7 +129,7 @@ class LyingDisks:
         return DATA if broker.disk.put_back(DATA, self._copies.get(broker.broker_id)) else ""
 
     def _segment(self, broker: ClusterBroker) -> str:
-        """A segment that has a batch; "" if there is none."""
+        """Returns a segment that has a batch; "" if there is none."""
         found = []
         for key in self._logs(broker):
             segments = [name for name in broker.disk.listdir(f"{DATA}/{key}") if name.endswith(LOG_SUFFIX)]
@@ -139,7 +138,7 @@ class LyingDisks:
         return self.world.chance.choice(found) if found else ""
 
     def _flip(self, broker: ClusterBroker) -> str:
-        """One bit of a batch."""
+        """Flips one bit of a batch."""
         path = self._segment(broker)
         if path:
             chance = self.world.chance
@@ -149,11 +148,11 @@ class LyingDisks:
         return path
 
     def _lose_write(self, broker: ClusterBroker) -> str:
-        """One batch was never written: there are zeros."""
+        """Replaces a batch by zeros, as if it was never written."""
         return self._overwrite(broker, bytes)
 
     def _misdirect(self, broker: ClusterBroker) -> str:
-        """The bytes of another log were written over a batch."""
+        """Overwrites a batch with bytes of another log."""
         other = self._segment(broker)
         data = broker.disk.read_file(other) if other else b""
         return self._overwrite(broker, lambda size: (data * (size // len(data) + 1))[:size]) if data else ""
@@ -169,6 +168,6 @@ class LyingDisks:
 
 
 def whole_batches(data: bytes | bytearray) -> Iterator[tuple[int, BatchHeader]]:
-    """Those before the first bytes that are none, as an append that failed may have left them."""
+    """Returns the batches before the first bytes that are not a batch; a failed append may leave such bytes."""
     with suppress(WireError):
         yield from iter_batches(data)

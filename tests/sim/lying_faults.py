@@ -1,4 +1,4 @@
-"""Rules of the cluster broken on purpose that matter when a disk has lied."""
+"""Faults: functions that break a rule of the cluster that is needed after damage to a disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sim.seed_search import catch_seed
 
 
 def cut_below_watermark() -> Any:
-    """A follower cuts its log wherever its leader's parts from it, also below its own high watermark."""
+    """A follower truncates its log where it differs from the leader's log, even below its own high watermark."""
     truncate = FollowerLog.truncate
 
     def cut(follower: FollowerLog, offset: int) -> None:
@@ -38,5 +38,5 @@ VERDICTS = {
 
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
-    """The first seed that fails under the fault with its verdict, and how; (0, "") if none does."""
+    """Returns the first seed that fails with the fault's verdict, and the message; (0, "") if no seed fails."""
     return catch_seed(FAULTS[name](), lambda seed: WORLDS[name](seed).run(), seeds, first, VERDICTS[name])

@@ -1,7 +1,6 @@
-"""The machine of one life of a simulated broker: a disk whose power can be cut, timers and threads that die with the process.
-
-The power is cut right after an operation on the disk, also in the middle of a request. From then on nothing that the old process still
-does has an effect: its disk refuses, its timers do not fire, what it sends is lost.
+"""The simulated machine of one process of a broker: a disk whose power can be cut, and timers and threads that end with the process. The
+power is cut right after an operation on the disk, also in the middle of a request. From then on the old process has no effect: its disk
+refuses operations, its timers do not fire, and its sent bytes are lost.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ AT_ONCE_MS = (0, 0)
 
 
 class RaisingHandler(logging.Handler):
-    """A broker that logs an error has failed: a handler has let an exception out, or a disk has. In a cluster disks, peers and stores may
-    fail; then only other exceptions count."""
+    """Fails the run if a broker logs an error, which means an unexpected exception in a handler or of a disk. In a cluster disks, peers and
+    stores may fail; then only other exceptions fail the run.
+    """
 
     def __init__(self, *, is_of_cluster: bool) -> None:
         super().__init__(logging.ERROR)
@@ -39,7 +39,7 @@ class RaisingHandler(logging.Handler):
 
 @contextmanager
 def failures_raised(*, is_of_cluster: bool = False) -> Iterator[None]:
-    """Errors in the log of a broker fail the run; what recovery warns of is not shown."""
+    """Makes errors in a broker's log fail the run, and hides warnings of recovery."""
     logger, handler = logging.getLogger("ottla"), RaisingHandler(is_of_cluster=is_of_cluster)
     level, is_propagating = logger.level, logger.propagate
     logger.addHandler(handler)
@@ -54,7 +54,7 @@ def failures_raised(*, is_of_cluster: bool = False) -> Iterator[None]:
 
 
 class PowerCut(BaseException):
-    """Goes through everything: no code of the old process may run on."""
+    """The power was cut. No code catches this exception, so that no code of the old process continues."""
 
     def __init__(self, owner: Any) -> None:
         super().__init__()
@@ -76,7 +76,9 @@ class LifeTimers:
 
 
 class LifeThreads:
-    """`ports.Threads`: the work is done in one piece, some time later; the loop learns of it at once, or later still (`learned_ms`)."""
+    """`ports.Threads`: the work is done in one piece some time later. The event loop gets the result immediately after that, or after
+    another delay (`learned_ms`).
+    """
 
     def __init__(self, timers: LifeTimers, chance: random.Random, learned_ms: tuple[int, int] = AT_ONCE_MS) -> None:
         self._timers = timers
@@ -102,7 +104,7 @@ class LifeThreads:
 
 
 class FusedDisk(MemDisk):
-    """A disk that cuts the power after so many operations."""
+    """A disk that cuts the power after a given number of operations."""
 
     def __init__(self, owner: Any, *directories: str) -> None:
         super().__init__(*directories)

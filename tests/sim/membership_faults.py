@@ -1,4 +1,6 @@
-"""Rules of static members, of conversions and of operators broken on purpose, each alone, to show that the verdicts notice it."""
+"""Faults: functions that break a rule of static members, of group conversions or of operators, one at a time. The tests show that the
+verdicts notice each.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.sim.seed_search import catch_seed
 
 
 def former_process_not_fenced() -> Any:
-    """A static member is known by its instance id alone, whichever process sends the request (I34)."""
+    """A static member is identified by its instance id alone, so its former process is not fenced (I34)."""
 
     def check_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> ClassicMember:
         found = group.members.get(member_id if instance_id is None else group.static_members.get(instance_id, ""))
@@ -41,7 +43,7 @@ def former_process_not_fenced() -> Any:
 
 
 def restart_loses_assignment() -> Any:
-    """The next process of a static member gets its place, but nothing of what the former one had."""
+    """The next process of a static member replaces the former one, but does not get its partitions."""
     rename = ClassicGroup.rename
 
     def rename_and_forget(group: ClassicGroup, member: ClassicMember, member_id: str) -> None:
@@ -52,17 +54,17 @@ def restart_loses_assignment() -> Any:
 
 
 def downgrade_against_policy() -> Any:
-    """A group goes back to the classic protocol although `group.consumer.migration.policy` forbids it."""
+    """A group is downgraded to the classic protocol although `group.consumer.migration.policy` forbids it."""
     return mock.patch.object(migration, "is_downgrade_allowed", lambda _shard: True)
 
 
 def upgrade_forgets_assignments() -> Any:
-    """A group that is upgraded does not know what its classic members have."""
+    """A group that is upgraded forgets the assignments of its classic members."""
     return mock.patch.object(migration, "read_assignment", lambda *_: {})
 
 
 def offsets_set_in_use() -> Any:
-    """Clients outside a group commit for it while it has members."""
+    """Clients that are not members can commit for a group while it has members."""
     check_classic, check_epoch = commit.check_classic_commit, commit._check_epoch_commit
 
     def classic(group: Any, member_id: str, instance_id: Any, generation: int, **options: Any) -> None:
@@ -77,7 +79,7 @@ def offsets_set_in_use() -> Any:
 
 
 def deletion_keeps_offsets() -> Any:
-    """A group is deleted, and its committed offsets are not."""
+    """When a group is deleted, its committed offsets are kept."""
     deletion = admin._deletion
 
     def of_group_alone(shard: Any, group_id: str) -> Any:
@@ -110,5 +112,5 @@ VERDICTS = {
 
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
-    """The first seed that fails under the fault with its verdict, and how; (0, "") if none does."""
+    """Returns the first seed that fails with the fault's verdict, and the message; (0, "") if no seed fails."""
     return catch_seed(FAULTS[name](), lambda seed: MembershipWorld(seed).run(), seeds, first, VERDICTS[name])

@@ -1,11 +1,10 @@
-"""One run of a cluster with consumer groups whose members are replaced by other processes, change protocols, or make way for operators.
-
-- static: classic members with instance ids. A process dies and another one takes its place, or both live for a while; the former is fenced,
-  and within a generation the assignment stays (I34).
-- static new: the same under KIP-848, where a process says that another one will follow.
-- changing: members of both protocols, static ones in one of the two groups. Which protocol new processes speak changes with time, so the
-  groups are upgraded and downgraded while they live, as far as `group.consumer.migration.policy` allows: it differs from seed to seed.
-- operated: operators stop the members, and set or delete offsets or delete the group. They try it with members as well, which is refused.
+"""One run of a cluster with consumer groups whose members are replaced by other processes, change protocols, or are stopped for operators.
+The groups are: - static: classic members with instance ids. A process dies and another one replaces it, or both run for a while. The former
+process is fenced, and the assignment does not change within a generation (I34). - static new: the same with KIP-848, where a process
+announces that another one will follow. - changing: members of both protocols; one of the two groups has static members. The protocol of new
+processes changes with time, so the groups are upgraded and downgraded while they have members, as far as `group.consumer.migration.policy`
+allows, which depends on the seed. - operated: operators stop the members, and set offsets, delete offsets or delete the group. They also
+try it while there are members, which is refused.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class MembershipWorld(GroupWorld):
             self.later(*PREFERENCE_MS, self._change_preference)
 
     def _join(self, group_id: str, instance_id: str | None = None) -> None:
-        is_late = self.is_ending and "changing" in group_id  # whose last members are chosen by what the policy allows
+        is_late = self.is_ending and "changing" in group_id  # the policy decides which members remain to the end
         if self.is_closing or is_late or group_id in self.stopped:
             return
         self._made += 1
@@ -97,7 +96,7 @@ class MembershipWorld(GroupWorld):
         self.start_process(process)
 
     def _disturb(self) -> None:
-        """A member dies, leaves or sleeps, gets a twin of the same instance, or a new one joins."""
+        """Makes a member die, leave or sleep, starts a second process of the same instance, or starts a new member."""
         if self.is_ending:
             return
         self.later(*DISTURBED_MS, self._disturb)
@@ -121,7 +120,7 @@ class MembershipWorld(GroupWorld):
             self.later(*PAUSED_MS, lambda: self._join(member.group_id, None if self.is_ending else follower))
 
     def _pause(self, member: Member) -> bool:
-        """Most processes of static members say that another one will follow, where the protocol knows that."""
+        """Makes a static member announce, in most cases, that another process will follow, if the protocol supports that."""
         if member.instance_id is None or not isinstance(member, ConsumerMember) or self.chance.random() < 0.3:
             return False
         farewell = member.pause()
@@ -130,7 +129,9 @@ class MembershipWorld(GroupWorld):
         return farewell is not None
 
     def own(self, member: Member, given: list[TopicPartition]) -> None:
-        """The generations of a group that changes begin anew when it was empty in between: there only the coordinator's state is judged."""
+        """Notes the partitions of a member. The generations of a changing group restart after it was empty; for such groups only the
+        coordinator's state is judged.
+        """
         if "changing" in member.group_id:
             return
         self.offsets.own(member.group_id, member.generation, member.instance_id or member.member_id, given)
@@ -138,7 +139,9 @@ class MembershipWorld(GroupWorld):
             self.offsets.keep((member.group_id, member.generation, member.instance_id), given)
 
     def _end_clients(self) -> None:
-        """Of each group at least one remains or comes; of each instance only one, and of protocols only what the policy allows."""
+        """Ends some members. Each group keeps at least one member or gets a new one, each instance keeps one process, and the policy
+        decides which protocols remain.
+        """
         kept: dict[tuple[str, str], str] = {}
         for name, (member, _) in sorted(self._members.items()):
             if "changing" in member.group_id or self.chance.random() < 0.3:
@@ -167,7 +170,7 @@ class MembershipWorld(GroupWorld):
     # Operators
 
     def stop_members(self, group_id: str) -> None:
-        """All processes of the group end; some leave."""
+        """Ends all processes of the group; some of them leave the group before."""
         self.stopped[group_id] = None
         for name in [name for name, (member, _) in sorted(self._members.items()) if member.group_id == group_id]:
             self._remove(name, is_leaving=self.chance.random() < 0.6)
@@ -178,7 +181,7 @@ class MembershipWorld(GroupWorld):
             self._join(group_id)
 
     def members_of(self, group_id: str) -> set[tuple[int, str]]:
-        """The members that the present coordinator knows, each with its leader epoch."""
+        """Returns the members that the current coordinator knows, each with its leader epoch."""
         leader = self.leader_of(OFFSETS)
         node = None if leader is None else self.brokers[self.checks.store.states[OFFSETS].leader].node
         host = None if node is None else node.groups.host_of_partition(OFFSETS.partition)
@@ -203,7 +206,9 @@ class MembershipWorld(GroupWorld):
             self._note_group(group)
 
     def _note_group(self, group: Any) -> None:
-        """A group that keeps members while its type changes was converted; nothing is taken from them by that."""
+        """Compares a group with its last sighting. If its type changed while it had members, it was converted, and no member may have lost
+        partitions by that.
+        """
         group_id, now = group.group_id, Sight(group)
         before = self._seen.get(group_id, now)
         self._seen[group_id] = now
@@ -219,7 +224,7 @@ class MembershipWorld(GroupWorld):
 
 
 class Sight:
-    """One look at a group: its type, its members, and what each has in which generation, as far as that is at rest."""
+    """The state of a group at one moment: its type, its members, and the partitions of each by generation, if the group is stable."""
 
     def __init__(self, group: Any) -> None:
         self.is_new = isinstance(group, ConsumerGroup)

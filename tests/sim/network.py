@@ -1,8 +1,7 @@
-"""A bad network: connections carry frames in order, but late, and are reset at any moment.
-
-Order holds within a connection only. A client sends each request on a connection of its own, as retries do, sometimes twice; so an old
-request may arrive in a later transaction, and a copy after the original. What was sent before a connection was closed still arrives, unless
-the connection was reset. Brokers talk to each other over the same network, by connections that they keep.
+"""An unreliable network: connections deliver frames in order, but late, and may be reset at any moment. Only frames of the same connection
+keep their order. A client sends each request on a new connection, and sometimes twice. An old request may therefore arrive during a later
+transaction, and a copy after the original. Bytes that were sent before a connection was closed still arrive, unless the connection was
+reset. Brokers use the same network with permanent connections.
 """
 
 from __future__ import annotations
@@ -34,7 +33,9 @@ CLIENT_ID = "sim"
 
 
 class Call(NamedTuple):
-    """One request to the leader of `place`; `body` makes a fresh one for each copy. `patience_ms` 0: that of the process."""
+    """One request to the leader of the partition `place`; `body` makes a new request for each copy. `patience_ms` is the timeout; 0 means
+    the timeout of the process.
+    """
 
     handler: Any
     version: int
@@ -44,7 +45,7 @@ class Call(NamedTuple):
 
 
 class Wire:
-    """One end of a connection (`ports.Channel`); `life` is that of the process that has it, None for a client's."""
+    """One end of a connection (`ports.Channel`). `life` is the life of the process that has it; None for a client."""
 
     def __init__(self, network: SimNetwork, peer_host: str, life: LifeTimers | None) -> None:
         self._network = network
@@ -102,7 +103,7 @@ class Wire:
             self.end()
 
     def reset(self) -> None:
-        """Both ends close, and what is on its way is lost."""
+        """Closes both ends; frames in flight are lost."""
         self.peer.end()
         self.end()
 
@@ -131,7 +132,7 @@ class Wire:
             self._receiver.received(count)
 
     def _at_arrival(self, function: Callable[[], None]) -> None:
-        """In order with all that was sent before."""
+        """Runs a function when it arrives, after everything that was sent before."""
         now_ms = self._network.timers.clock.monotonic_ms()
         slow = SLOW_ANSWERS if self.is_accepted and not self.peer.is_clients else SLOW
         self._last_arrival_ms = max(self._last_arrival_ms, now_ms + self._network.delay_ms(slow))
@@ -139,7 +140,7 @@ class Wire:
 
 
 class Answers:
-    """The client's end of a connection (`ports.Receiver`): gives each answer to the function that waits for it."""
+    """The client's end of a connection (`ports.Receiver`): passes each answer to the function that waits for it."""
 
     def __init__(self) -> None:
         self._frames = FrameReader()
@@ -208,7 +209,7 @@ class SimNetwork:
         self._links = 0
 
     def join(self, host: str, peer_host: str, life: LifeTimers | None) -> Wire | None:
-        """A connection to a host, from the side that asked for it; None if nothing listens there."""
+        """Opens a connection to a host and returns the caller's end; None if no process listens there."""
         listener = self.listening.get(host)
         if listener is None or listener[0].is_over:
             return None
@@ -218,20 +219,20 @@ class SimNetwork:
         return near
 
     def _link(self, near: Wire, far: Wire) -> None:
-        """Makes them the ends of one connection, whose port no other connection has."""
+        """Makes two wires the ends of one connection, with a unique port."""
         near.peer, far.peer = far, near
         far.is_accepted = True
         self._links += 1
         far.peer_port = self._links
 
     def send(self, call: Call, host: str, answered: Callable[[Any], None]) -> None:
-        """A client's request on a connection of its own, or two of them."""
+        """Sends a client's request on a new connection, or a copy on each of two connections."""
         for _ in range(2 if self.happens(DOUBLED) else 1):
             if not self.happens(LOST):
                 self.timers.call_later(self.delay_ms(), lambda: self._arrive(call, host, answered))
 
     def caller(self, name: str) -> Caller:
-        """A client that keeps its connection."""
+        """Returns a client that keeps its connection."""
         return Caller(self, name)
 
     def delay_ms(self, slow: float = SLOW) -> int:
@@ -256,7 +257,7 @@ class SimNetwork:
 
 
 class Caller:
-    """A client with one connection, opened again after it has closed. Requests on it arrive in order."""
+    """A client with one connection, which is opened again after it was closed. Its requests arrive in order."""
 
     def __init__(self, network: SimNetwork, name: str) -> None:
         self._network = network
@@ -281,14 +282,14 @@ class Caller:
             self._wire.close()
 
     def reset(self) -> None:
-        """What is on its way is lost."""
+        """Resets the connection; requests and answers in flight are lost."""
         if self._wire is not None:
             self._wire.reset()
             self._wire = None
 
 
 def frame_of(call: Call, correlation_id: int, answers: Answers, answered: Callable[[Any], None]) -> bytes:
-    """The bytes of a request, whose answer will be given to `answered`."""
+    """Returns the bytes of a request; its answer is passed to `answered`."""
     body = call.body()
     key = body.API_KEY
     answers.waiting[correlation_id] = (load(key)[1], call.version, answered)

@@ -1,4 +1,6 @@
-"""A client as a generator: it yields a call and gets the answer, or None after its patience; or it yields a pause."""
+"""Runs a simulated client, which is a generator. It yields a call and gets the answer, or None after a timeout (its patience); or it yields
+a pause.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ Steps = Generator[Call | int, Any, Any]
 
 
 class Sender(Protocol):
-    """The world in which processes live."""
+    """The interface of the world for its processes."""
 
     timers: ManualTimers
 
@@ -23,7 +25,7 @@ class Sender(Protocol):
 
 
 class Process:
-    """A generator that is driven by answers, pauses and patience."""
+    """A generator that is resumed by answers, by the end of a pause, or by a timeout."""
 
     def __init__(self, world: Sender, steps: Steps, ended: Callable[[Any], None], patience_ms: int = PATIENCE_MS) -> None:
         self._world = world
@@ -37,12 +39,12 @@ class Process:
         self._go(self._turn, None)
 
     def die(self) -> None:
-        """What it has sent may still arrive."""
+        """Ends the process; requests that it has sent may still arrive."""
         self.is_dead = True
         self._steps.close()
 
     def sleep(self, ms: int) -> None:
-        """Stopped and continued: answers of meanwhile are lost to it."""
+        """Stops the process for a while; it misses the answers that arrive meanwhile."""
         self._turn += 1
         turn = self._turn
         self._world.timers.call_later(ms, lambda: self._go(turn, None))

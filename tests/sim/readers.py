@@ -1,7 +1,6 @@
-"""Consumers with `read_committed`: they fetch over the network, wait in delayed fetches, and drop what the answer calls aborted.
-
-A reader continues from where it is, over crashes of broker and network; what it has read must in the end be what is there, from the first
-offset to its position, without a gap (poll-skip), without going back (nonmonotonic-poll).
+"""Consumers with `read_committed`: they fetch over the network, wait in delayed fetches, and drop transactions that the answer lists as
+aborted. A reader continues at its position after crashes of the broker or the network. At the end its values must equal the contents of the
+partition from the first offset to its position, without a skipped value (poll-skip) and without a step back (nonmonotonic-poll).
 """
 
 from __future__ import annotations
@@ -61,7 +60,9 @@ class Reader:
 
 
 def visible(data: memoryview, aborted: Iterable[tuple[int, int]], position: int) -> Iterable[Seen]:
-    """What a consumer hands on of fetched batches: `aborted` are producer ids and where their transactions began."""
+    """Returns the records of fetched batches that a consumer passes to the program. `aborted` has producer ids and the first offsets of
+    their aborted transactions.
+    """
     waiting, hidden = sorted(aborted, key=lambda entry: entry[1]), set[int]()
     for start, header in iter_batches(data):
         batch = data[start : start + header.size_bytes]
@@ -84,7 +85,7 @@ def end_of(data: memoryview, position: int) -> int:
 
 
 def read_all(partition: Partition, history: History) -> list[Seen]:
-    """What a consumer gets that begins now, from the first offset to the last; the history takes it as read."""
+    """Reads everything that a new consumer gets, from the first offset to the last, and notes it in the history."""
     found: list[Seen] = []
     position = 0
     while position < partition.last_stable_offset:
@@ -99,7 +100,7 @@ def read_all(partition: Partition, history: History) -> list[Seen]:
 
 
 def judge(reader: Reader, everything: list[Seen]) -> None:
-    """`everything` is what the partition shows when all is over."""
+    """Judges the readers; `everything` is the visible contents of the partition at the end of the run."""
     expected = [seen for seen in everything if seen[0] < reader.position]
     missed = [seen for seen in expected if seen not in reader.seen]
     assert not missed, f"poll-skip: a reader of {reader.place} is at {reader.position} and has not seen {missed[:3]}"

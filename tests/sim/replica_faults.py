@@ -1,4 +1,6 @@
-"""More rules of the cluster broken on purpose: eligible replicas, moves, cuts, and directories that fail and come back."""
+"""More faults like those of `cluster_faults.py`: they break rules of eligible replicas, moves, truncations, and log directories that fail
+and work again.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,12 @@ from tests.sim.seed_search import together
 
 
 def watermark_despite_eligible() -> Any:
-    """A leader goes by its own `min.insync.replicas` alone, although the controller keeps eligible replicas (KIP-966)."""
+    """A leader uses only its own `min.insync.replicas`, although the partition state has eligible replicas (KIP-966)."""
     return mock.patch.object(PartitionState, "is_below_min_insync", property(lambda _state: False, lambda _state, _is_below: None))
 
 
 def join_before_epoch_start() -> Any:
-    """A follower joins the in-sync set at the watermark, though the leader's epoch begins further on (KAFKA-7128)."""
+    """A follower joins the ISR at the high watermark, although the leader's epoch begins at a later offset (KAFKA-7128)."""
     join = leader.may_join
 
     def may_join(follower: Any, **bounds: Any) -> bool:
@@ -36,7 +38,7 @@ def join_before_epoch_start() -> Any:
 
 
 def unproved_stays_eligible() -> Any:
-    """A replica whose broker restarted without a proof that its log is whole stays eligible."""
+    """A replica stays eligible although its broker has restarted without proof that its log is complete."""
     after = leader_election.eligible_after
 
     def eligible_after(partition: Any, isr: Any, in_sync_min: int, _lost: Any = ()) -> tuple[int, ...]:
@@ -63,7 +65,7 @@ def move_ends_early() -> Any:
 
 
 def flush_over_a_cut() -> Any:
-    """A flush that began before a truncation covers what was appended after it, too."""
+    """A flush that began before a truncation is treated as covering records that were appended after the truncation."""
     mark, note = Durability.mark, PartitionState.note_flushed
 
     def mark_all(durability: Durability, offset: int, segments: Any) -> None:
@@ -78,8 +80,9 @@ def flush_over_a_cut() -> Any:
 
 
 def late_stop_deletes() -> Any:
-    """An order to delete a replica is carried out whenever it comes. Two rules forbid that: a controller numbers its messages, and an order
-    names the leader epoch in which it was given (KIP-570)."""
+    """A late request to delete a replica is executed. The fault breaks two rules: a controller numbers its messages, and such a request
+    names the leader epoch of the deletion (KIP-570).
+    """
     take = ControlInbox.take
 
     def take_any(inbox: ControlInbox, request: Any, done: Any) -> None:
@@ -95,12 +98,12 @@ def late_stop_deletes() -> Any:
 
 
 def failed_directory_leads() -> Any:
-    """A replica whose directory has failed leads, and is elected, as if it worked."""
+    """A replica on a failed log directory remains leader and may be elected."""
     return mock.patch.object(Standing, "without", lambda standing, _failed: standing)
 
 
 def reopened_goes_on() -> Any:
-    """A leader whose logs are opened again in a healed directory goes on leading in the same epoch."""
+    """A leader whose logs were opened again in a repaired directory continues to lead in the same epoch."""
 
     def keep_leader(role: Any, **changes: Any) -> Any:
         return role if changes == {"leader": NO_LEADER} else replace(role, **changes)

@@ -1,4 +1,4 @@
-"""Looks for seeds: one whose run fails while a fault is planted, or some that show enough together."""
+"""Searches for seeds: a seed whose run fails with a planted fault, or several seeds whose runs together show enough events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WorldType = TypeVar("WorldType", bound=RunnableWorld)
 
 
 def assert_noticed(name: str, found: tuple[int, str], seeds: int, verdict: str = "") -> None:
-    """Fails unless one of so many seeds has noticed the fault, by a verdict that matches the regular expression."""
+    """Fails unless the run of one of the seeds fails with the fault, with a verdict that matches the regular expression."""
     seed, why = found
     print(f"{name} was caught by seed {seed}: {why}")
     assert seed > 0, f"{name} was not noticed in {seeds} seeds"
@@ -26,8 +26,9 @@ def assert_noticed(name: str, found: tuple[int, str], seeds: int, verdict: str =
 
 
 def run_until(make: Callable[[int], WorldType], seeds: Iterable[int], is_enough: Callable[[list[WorldType]], object]) -> None:
-    """Runs the worlds of these seeds, one after the other, until they have shown enough together; fails if they never do. What a single
-    seed shows changes with every change of the product."""
+    """Runs the worlds of these seeds, one after the other, until together they have shown enough events; fails if they never do. A single
+    seed is not sufficient, because its events change with every change of the product.
+    """
     worlds: list[WorldType] = []
     for seed in seeds:
         world = make(seed)
@@ -41,8 +42,9 @@ def run_until(make: Callable[[int], WorldType], seeds: Iterable[int], is_enough:
 def catch_seed(
     fault: AbstractContextManager[Any], run: Callable[[int], object], seeds: int, first: int, verdict: str = ""
 ) -> tuple[int, str]:
-    """The first of `seeds` seeds whose run fails under the fault with a verdict that matches the regular expression, and how; (0, "") if
-    none does."""
+    """Returns the first of `seeds` seeds whose run fails with the fault and with a verdict that matches the regular expression, and the
+    message; (0, "") if no seed fails.
+    """
     with fault:
         for seed in range(first, first + seeds):
             try:
@@ -56,7 +58,7 @@ def catch_seed(
 
 @contextmanager
 def together(patches: Sequence[Any]) -> Iterator[None]:
-    """Several replacements as one."""
+    """Returns several replacements as one."""
     if not patches:
         yield
         return

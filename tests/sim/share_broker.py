@@ -1,8 +1,9 @@
 """A broker of the simulation that serves share groups: share partitions where a partition is led, share coordinators where
 `__share_group_state` is.
 
-Persister and coordinator may live on different brokers; then they speak by the keys 83 to 87, over the same bad network. Members have
-connections of their own, which go with them or with the broker. Everything that members send and receive passes the history of the world.
+The partition leader and the share coordinator may be on different brokers. They then use the APIs 83 to 87 (the share state requests) over
+the same unreliable network. Members have their own connections, which are closed when the member or the broker ends. The world's history
+notes everything that members send and receive.
 """
 
 from __future__ import annotations

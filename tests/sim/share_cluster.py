@@ -1,9 +1,9 @@
 """One run of a cluster with a share group: group, partitions and share states are led by different brokers, and all of them move.
 
-Members join by heartbeats, fetch and acknowledge; operators stop them every now and then, and alter or delete what the group has read
-(`share_operator.py`). Share states go from partition leaders to share coordinators by the keys 83 to 87. The
-verdicts are those of `share_history.py`. A leader that was replaced, and does not know it, may give out what it has (in Kafka as well): no
-acknowledgement of that counts, because the share coordinator has noted its successor.
+Members join by heartbeats, fetch and acknowledge. From time to time operators stop them, and alter or delete the group's offsets
+(`share_operator.py`). Partition leaders send share states to share coordinators by the APIs 83 to 87. `share_history.py` judges the run. A
+replaced leader that does not know it may still deliver records, as in Kafka. Acknowledgements of these records have no effect, because the
+share coordinator knows the new leader.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SETTINGS = (
     "share.coordinator.state.topic.replication.factor=3",
     "share.coordinator.state.topic.min.isr=2",
     "group.share.min.session.timeout.ms=300",
-    "group.share.session.timeout.ms=400",  # about LOCK_MS: a group is empty, and is altered, while leaders still hold what members had
+    "group.share.session.timeout.ms=400",  # about LOCK_MS: an empty group is altered while leaders still lock records
     "group.share.min.heartbeat.interval.ms=50",
     "group.share.heartbeat.interval.ms=250",
     "group.share.assignment.interval.ms=20",
@@ -55,11 +55,11 @@ SETTINGS = (
 
 
 class Lost(Exception):
-    """The member is none any more, or its partition is another's."""
+    """The member was removed, or has lost its partition."""
 
 
 class ClusterShareMember(GroupClient, ShareMember):
-    """A member that joins its group by heartbeats, and reads one of the partitions that it is given at a time."""
+    """A member that joins its group by heartbeats, and reads one of its assigned partitions at a time."""
 
     places = SHARED
 
@@ -93,7 +93,7 @@ class ClusterShareMember(GroupClient, ShareMember):
             raise Lost
 
     def leave_group(self) -> None:
-        """Says so once, and does not wait for an answer."""
+        """Sends the request to leave once, and does not wait for an answer."""
         body = ShareGroupHeartbeatRequest(group_id=GROUP, member_id=self.name, member_epoch=LEAVING_EPOCH)
         farewell = self._to_coordinator(share_group_heartbeat, 1, body)
         if farewell is not None:
@@ -122,8 +122,9 @@ class ClusterShareMember(GroupClient, ShareMember):
 
 
 class ClusterShareHistory(ShareHistory):
-    """The history of eras which the group coordinator begins, and which end when an operator's alteration begins; the next one begins with
-    its answer. Only members that were made since count."""
+    """A history divided into eras. An era ends when an operator begins to alter the group's offsets, and the next one begins with the
+    answer. Only members that were started since then are judged.
+    """
 
     def __init__(self, partitions: int) -> None:
         super().__init__(partitions)
@@ -142,7 +143,7 @@ class ClusterShareHistory(ShareHistory):
     # Operators
 
     def suspend(self, partitions: Sequence[int], *, is_deleting: bool) -> None:
-        """They are about to be altered or deleted."""
+        """Ends the era: the offsets are about to be altered or deleted."""
         self._suspended.update(dict.fromkeys(partitions, is_deleting))
         self.spoiled.difference_update(partitions)
 
@@ -151,7 +152,7 @@ class ClusterShareHistory(ShareHistory):
             self.spoiled.add(partition)
 
     def resume(self, partition: int, start: int | None) -> None:
-        """The answer is there: the group begins at an offset, or anew (None)."""
+        """Begins an era after the operator's answer: the group begins at an offset, or without one (None)."""
         where, stored = f"{TOPIC}-{partition}", self.stored(partition)
         if self.is_coordinated() and partition not in self.spoiled:
             is_anew = stored is None or (stored.start_offset == UNINITIALIZED_START_OFFSET and not stored.batches)
@@ -174,7 +175,7 @@ class ClusterShareHistory(ShareHistory):
             super().settled(partition, state_epoch, offset, kind, count)
 
     def wrote(self, partition: int, state_epoch: int) -> None:
-        """The share coordinator has taken what a leader wrote of this state."""
+        """Notes that the share coordinator has accepted a leader's write of this state."""
         known = self.eras[partition].state_epoch
         is_right = partition in self._suspended or partition in self.spoiled or known in (UNKNOWN, state_epoch)
         assert is_right, f"earlier state: a write of epoch {state_epoch} is taken for {TOPIC}-{partition}, whose state is of epoch {known}"
@@ -184,7 +185,7 @@ class ClusterShareHistory(ShareHistory):
         if not self._is_judged(partition, holder.member):
             return
         if leader_epoch < self.present_epoch(partition):
-            # What it is sent of that counts until its successor has taken the state over.
+            # Acknowledgements that it gets are valid until its successor has read the state.
             if holder.share.state_epoch == self.eras[partition].state_epoch and self.leaders[partition] <= leader_epoch:
                 self.eras[partition].delivered.setdefault(offset, holder.count)
             return
@@ -251,7 +252,7 @@ class ShareClusterWorld(ClusterWorld):
         self.start_process(process)
 
     def _disturb(self) -> None:
-        """A member dies, with its connections or unnoticed, or sleeps."""
+        """Makes a member die, with or without closing its connections, or sleep."""
         if self.is_ending:
             return
         self.later(100, 1_000, self._disturb)
@@ -275,7 +276,7 @@ class ShareClusterWorld(ClusterWorld):
             member.connections.give_up()
 
     def stop_members(self) -> None:
-        """All of them end; the sessions that some had stay open."""
+        """Ends all members; the sessions of some of them stay open."""
         self._is_stopped = True
         for name in sorted(self._members):
             self._remove(name, self.chance.choice(["die", "vanish", "leave", "leave"]))
@@ -297,12 +298,12 @@ class ShareClusterWorld(ClusterWorld):
         super()._rest()
 
     def _are_others_over(self) -> bool:
-        """Whether nothing more is appended or altered: members end last."""
+        """Whether appends and alterations have ended; members end last."""
         members = [process for _, process in self._members.values()]
         return all(process.is_dead or process in members for process in self._clients)
 
     def _states(self) -> dict[SharePartitionKey, Any]:
-        """What the share coordinator has; nothing while there is none."""
+        """Returns the states of the share coordinator; none while there is no coordinator."""
         host = self._coordinator()
         return {} if host is None else host.machine.shard.partitions
 
@@ -311,14 +312,14 @@ class ShareClusterWorld(ClusterWorld):
         return known.state if known is not None else None
 
     def _coordinator(self) -> Any:
-        """The host of the present share coordinator, or None."""
+        """Returns the current share coordinator, or None."""
         state = self.checks.store.states.get(STATES)
         node = self.brokers[state.leader].node if state is not None and state.leader in self.brokers else None
         host = None if node is None else node.share_states._hosts.get(STATES.partition)
         return None if host is None or host.state is not HostState.ACTIVE else host
 
     def _why_unfinished(self) -> str:
-        """A record that is neither accepted nor given up; empty if there is none."""
+        """Returns a record that is neither accepted nor archived; empty if there is none."""
         states = self._states()
         for key in self._judged_keys():
             known, leader = states.get(self._key_of(key)), self.leader_of(key)

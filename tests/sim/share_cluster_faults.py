@@ -1,4 +1,4 @@
-"""Rules of share states between brokers broken on purpose, each alone, to show that the verdicts notice it."""
+"""Faults: functions that break a rule of share states between brokers, one at a time. The tests show that the verdicts notice each."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.sim.share_cluster import ShareClusterWorld
 
 
 def write_of_replaced_leader() -> Any:
-    """A share coordinator takes what a leader writes that was replaced."""
+    """A share coordinator accepts the write of a replaced leader."""
     return share_faults.forget_leader_epoch()
 
 
 def write_of_earlier_state() -> Any:
-    """A share coordinator takes what a leader writes of a state that was altered since."""
+    """A share coordinator accepts a leader's write for a state that was altered after the leader had read it."""
     write = ShareStateMachine._write
 
     def lax_write(machine: ShareStateMachine, now_ms: int, command: WriteState, reply: Reply) -> Decision:
@@ -36,7 +36,7 @@ def write_of_earlier_state() -> Any:
 
 
 def state_before_replicated() -> Any:
-    """A write is answered when the coordinator has it, before its followers do."""
+    """A write is answered when only the coordinator has it, before it is replicated."""
     committed_end = Leader.committed_end
 
     def end(leader: Leader) -> int:
@@ -47,12 +47,12 @@ def state_before_replicated() -> Any:
 
 
 def altered_is_begun_again() -> Any:
-    """A partition that was altered stays to be begun, and is begun again after the operator was answered."""
+    """A partition that an operator has altered is initialized again after the operator was answered."""
     return mock.patch.object(offsets, "log_initialized", lambda _change, _keys: None)
 
 
 def served_from_memory() -> Any:
-    """A leader gives a new member what it has in memory, and does not ask whether that was altered."""
+    """A leader delivers records from its memory to a new member, without asking whether the state was altered."""
 
     def check(_share: SharePartition) -> StoredStateCheck:
         answered = StoredStateCheck()
@@ -63,7 +63,7 @@ def served_from_memory() -> Any:
 
 
 def deleted_but_remembered() -> Any:
-    """A deletion is answered, and the share coordinator has not forgotten anything."""
+    """A deletion is answered although the share coordinator keeps the state."""
     return mock.patch.object(SharePersister, "delete", lambda _persister, _key, done: done(ErrorCode.NONE))
 
 
@@ -83,5 +83,5 @@ VERDICTS = {
 
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
-    """The first seed that fails under the fault with its verdict, and how; (0, "") if none does."""
+    """Returns the first seed that fails with the fault's verdict, and the message; (0, "") if no seed fails."""
     return catch_seed(FAULTS[name](), lambda seed: ShareClusterWorld(seed).run(), seeds, first, VERDICTS[name])

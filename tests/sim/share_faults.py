@@ -1,4 +1,4 @@
-"""Rules of share groups broken on purpose, to show that the verdicts catch it, as in `faults.py`."""
+"""Faults: functions that break a rule of share groups, as in `faults.py`. The tests show that the verdicts notice each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.sim.share_world import ShareWorld
 
 
 def answer_before_write() -> Any:
-    """An acknowledgement is answered while it is being written."""
+    """An acknowledgement is answered before it is written."""
     change = SharePartition._change
 
     def hasty(share: SharePartition, changing: list[OffsetRun], done: StateWritten) -> None:
@@ -35,7 +35,7 @@ def answer_before_write() -> Any:
 
 
 def answer_before_durable() -> Any:
-    """The high watermark moves over records that were not synced."""
+    """The high watermark includes records that were not synced."""
     return mock.patch.object(flusher, "sync_all", lambda _work, _failures: None)
 
 
@@ -45,7 +45,7 @@ def release_early() -> Any:
 
 
 def forget_state_epoch() -> Any:
-    """A write of before a reset is taken for one of after it."""
+    """A write from before a reset is accepted after it."""
     write = ShareStateMachine._write
 
     def lax(machine: ShareStateMachine, now_ms: int, command: WriteState, reply: Reply) -> Decision:
@@ -55,7 +55,7 @@ def forget_state_epoch() -> Any:
 
 
 def forget_leader_epoch() -> Any:
-    """A leader that was replaced may go on writing, and a later one finds the epoch of the first."""
+    """A replaced leader may still write, and a later leader reads the epoch of the first one."""
     write, read = ShareStateMachine._write, ShareStateMachine._read
 
     def lax_write(machine: ShareStateMachine, now_ms: int, command: WriteState, reply: Reply) -> Decision:
@@ -69,7 +69,7 @@ def forget_leader_epoch() -> Any:
 
 
 def lose_snapshot_merge() -> Any:
-    """A snapshot holds only the last change."""
+    """A snapshot contains only the last change."""
 
     def unmerged(known: ShareState, change: ShareState) -> ShareState:
         return change._replace(state_epoch=known.state_epoch, leader_epoch=known.leader_epoch)
@@ -78,7 +78,7 @@ def lose_snapshot_merge() -> Any:
 
 
 def start_ahead_of_its_write() -> Any:
-    """A write has the start offset as it will be if the write succeeds, whatever else is under way."""
+    """A write contains the start offset that would be right after it, without regard to other pending writes."""
     change = SharePartition._change
 
     def ahead(share: SharePartition, changing: list[OffsetRun], done: StateWritten) -> None:
@@ -95,7 +95,7 @@ def start_ahead_of_its_write() -> Any:
 
 
 def prune_too_much() -> Any:
-    """The head of the log goes with snapshots that are needed."""
+    """The beginning of the log is deleted although it has snapshots that are needed."""
 
     def prune(pruner: Pruner, _redundant_end: int) -> None:
         leader: Any = pruner._partition
@@ -105,12 +105,12 @@ def prune_too_much() -> Any:
 
 
 def forget_expiry() -> Any:
-    """Locks never run out."""
+    """Locks never expire."""
     return mock.patch.object(SharePartition, "_arm", lambda _share, _deadline_ms: None)
 
 
 def forget_limit() -> Any:
-    """Records that no member can read are delivered for ever."""
+    """Records that no member accepts are delivered without a limit."""
     return mock.patch.object(acknowledgement, "outcome", lambda _run, kind, _limit: acknowledgement.OUTCOMES[kind])
 
 
@@ -128,7 +128,7 @@ def forget_owner() -> Any:
 
 
 def forget_counts() -> Any:
-    """Deliveries of before are not counted by the next leader."""
+    """The next leader does not include earlier deliveries in the delivery count."""
 
     def uncounted(start: int, batches: Any = ()) -> InFlight:
         return InFlight(start, [batch._replace(delivery_count=0) for batch in batches])
@@ -137,7 +137,7 @@ def forget_counts() -> Any:
 
 
 def share_twice() -> Any:
-    """What a member gets stays available."""
+    """Records that a member has acquired stay available for other members."""
     take = Taker._take
 
     def leave(taker: Taker, run: OffsetRun) -> None:
@@ -148,7 +148,7 @@ def share_twice() -> Any:
 
 
 def skip_records() -> Any:
-    """New records are taken from one behind the last on."""
+    """The first new record is skipped."""
 
     def skip(flight: InFlight, member: str, offset: int, batches: Any, terms: Any) -> Any:
         taken = acquire(flight, member, offset, batches, terms)
@@ -188,5 +188,5 @@ def planted(name: str) -> Iterator[None]:
 
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
-    """The first seed that fails under the fault, and how; (0, "") if none does."""
+    """Returns the first seed that fails with the fault, and the message; (0, "") if no seed fails."""
     return catch_seed(planted(name), lambda seed: ShareWorld(seed).run(), seeds, first)

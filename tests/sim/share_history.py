@@ -1,11 +1,11 @@
-"""The history of the records of share partitions, and its verdicts.
+"""Records the history of the records of share partitions, and judges it. The broker reports acknowledgements when they arrive, acquisitions
+when they are decided, and answers when they are sent. An era begins when a group's offsets are reset; earlier states of records are then
+forgotten.
 
-The broker reports acknowledgements as they come in, acquisitions as they are decided, answers as they go out. An era begins when a group's
-offsets are reset; what was true of records before does not count any more.
-
-Verdicts: no member gets a record that was accepted, rejected or archived for good, not after any crash; no record has two owners at a time;
-deliveries are counted up, never beyond the limit, never back behind what was made durable; the coordinator accepts no leader that was
-replaced; in the end every record of the era that is still there has been delivered and is finished, by an acknowledgement or by the limit.
+It checks that no member gets a record that was durably accepted, rejected or archived, even after a crash; that no record has two owners at
+a time; that delivery counts only increase, never exceed the limit and never fall below a durable count; and that the coordinator accepts no
+request of a replaced leader. At the end every existing record of the era must have been delivered and completed, by an acknowledgement or
+by the limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FINISHED = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
 
 
 class Holder(NamedTuple):
-    """The member that has a record, at least until when, by which share partition."""
+    """The member that has acquired a record, the minimum time until which it has the record, and the share partition."""
 
     member: str
     until_ms: int
@@ -38,10 +38,10 @@ class Era:
         self.start = start
         self.delivered: dict[int, int] = {}
         self.durable_counts: dict[int, int] = {}
-        self.wished: dict[int, int] = {}  # a member has accepted or rejected it
-        self.done: dict[int, int] = {}  # and got a good answer
+        self.wished: dict[int, int] = {}  # records that a member has accepted or rejected
+        self.done: dict[int, int] = {}  # and the member got an answer without an error
         self.holders: dict[int, Holder] = {}
-        self.copied: set[int] = set()  # a copy to the dead-letter topic has begun
+        self.copied: set[int] = set()  # records whose copy to the dead-letter topic has begun
 
 
 class ShareHistory:
@@ -59,11 +59,9 @@ class ShareHistory:
         self.eras[partition] = Era(state_epoch, start)
 
     def note_acknowledgement(self, partition: int, member: str, offset: int, kind: int, now_ms: int) -> int:
-        """Notes an acknowledgement that has come in; returns its delivery of this record, 0 if the member is not its owner (any more). It
-        may still be refused.
-
-        A late acknowledgement promises nothing: when the broker has given the record up meanwhile, it answers without an error (as Kafka
-        does), whether that is durable or not.
+        """Notes an acknowledgement that has arrived, which may still be refused. Returns the record's delivery count; 0 if the member is
+        not, or no longer, its owner. A late acknowledgement has no guarantee: if the record was archived meanwhile, the broker answers
+        without an error, as Kafka does, whether the archived state is durable or not.
         """
         era = self.eras[partition]
         if kind in (ACCEPT, REJECT) and offset in era.delivered:
@@ -86,18 +84,19 @@ class ShareHistory:
             self.accepted += kind == ACCEPT
 
     def left(self, member: str) -> None:
-        """The member's session ends: its records are free."""
+        """Notes the end of the member's session: its records are available again."""
         for era in self.eras:
             era.holders = {offset: holder for offset, holder in era.holders.items() if holder.member != member}
 
     def acquired(self, partition: int, offset: int, holder: Holder, now_ms: int, leader_epoch: int) -> None:
-        """Notes that a member gets this record from the leader of this epoch. One that was replaced, and does not know it, gives out what
-        it has; no acknowledgement of that counts."""
+        """Notes that a member acquires this record from the leader of this epoch. A replaced leader that does not know it may still deliver
+        records; acknowledgements of these have no effect.
+        """
         era = self.eras[partition]
         if leader_epoch < self.present_epoch(partition):
             return
         if holder.share.state_epoch != era.state_epoch or offset < self.log_starts[partition]:
-            return  # of before a reset, or deleted and found again by a restart: what becomes of it does not count any more
+            return  # from before a reset, or deleted and found again after a restart: it is not judged any more
         where, count = f"s-{partition}@{offset}", holder.count
         assert offset not in era.done, f"again: {where} was done with ({era.done[offset]}) and goes to {holder.member}"
         assert offset not in era.copied, f"copied: {where} is a dead letter and goes to {holder.member}"
@@ -123,26 +122,26 @@ class ShareHistory:
         self.leaders[partition] = leader_epoch
 
     def wrote(self, partition: int, state_epoch: int) -> None:
-        """Notes that the coordinator has taken a write of this state."""
+        """Notes that the coordinator has accepted a write of this state."""
 
     def forgotten(self, partition: int) -> None:
         """Notes that the coordinator has deleted the state."""
 
     def copying(self, partition: int, state_epoch: int, first: int, last: int) -> None:
-        """Notes that a leader begins to copy dead letters: no member may get them from now on."""
+        """Notes that a leader begins to copy records to the dead-letter topic: no member may get them from now on."""
         era = self.eras[partition]
         if era.state_epoch == state_epoch:
             era.copied.update(range(first, last + 1))
 
     def judge_letters(self, partition: int, letters: Collection[int]) -> None:
-        """Judges the dead-letter topic when all is over: it has these offsets of the partition."""
+        """Judges the dead-letter topic at the end of the run; it has these offsets of the partition."""
         era = self.eras[partition]
         for offset, kind in era.done.items():
             is_dead = kind == REJECT and offset >= self.log_starts[partition]
             assert not is_dead or offset in letters, f"no letter: s-{partition}@{offset} was rejected, and was not copied"
 
     def judge(self, partition: int, end: int, start_offset: int, batches: tuple[StateBatch, ...]) -> None:
-        """Judges the partition when all is over: its log ends at `end`, and this is the coordinator's state."""
+        """Judges the partition at the end of the run. Its log ends at `end`; the last argument is the coordinator's state."""
         era = self.eras[partition]
         terminal = {offset for batch in batches if batch.delivery_state in FINISHED for offset in range(batch[0], batch[1] + 1)}
         for offset in range(max(era.start, self.log_starts[partition]), end):

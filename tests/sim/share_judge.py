@@ -1,5 +1,5 @@
-"""Reports to the history of share groups what happens at one broker: acquisitions as they are decided, acknowledgements as they come in,
-answers as they go out, and which leaders the share coordinator accepts.
+"""Reports the events at one broker to the history of share groups: acquisitions when they are decided, acknowledgements when they arrive,
+answers when they are sent, and the leaders that the share coordinator accepts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Statement = tuple[int, int, int, int, int]
 
 
 class ShareJudge:
-    """See above; one for each life of a broker. `node` is its node."""
+    """The reporter for one process of a broker. `node` is its node."""
 
     def __init__(self, history: ShareHistory, clock: ManualClock, life: LifeTimers, node: Any, topic: str) -> None:
         self._history = history
@@ -42,14 +42,14 @@ class ShareJudge:
         self._topic = topic
 
     def watch_members(self) -> None:
-        """From here on acquisitions and the requests of members are reported."""
+        """Starts to report acquisitions and the requests of members."""
         self._watch_shares()
         for key in (SHARE_FETCH, SHARE_ACKNOWLEDGE):
             route = self._node.dispatcher._route(key, VERSION)
             route.handle = self._judged(route.handle)
 
     def watch_coordinator(self) -> None:
-        """From here on it is reported which leaders the coordinator accepts."""
+        """Starts to report the leaders that the coordinator accepts."""
         node = self._node
         lead = node.share_states.lead
 
@@ -135,7 +135,7 @@ class ShareJudge:
                 outer.complete(response)
 
             def fail(error: Exception) -> None:
-                raise error  # a verdict, or a mistake of the product
+                raise error  # a verdict, or an error of the product
 
             answer.then(complete, fail)
             return outer

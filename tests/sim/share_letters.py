@@ -1,7 +1,7 @@
-"""A run of `share_world.py` whose group has a dead-letter topic, and rules of dead letters broken on purpose.
-
-Verdicts, beside those of share groups: when a leader begins to copy a record, no member gets this record any more (its state is stored);
-each record of the last era that a member has rejected with a good answer is in the dead-letter topic at the end, after all power cuts."""
+"""A run of `share_world.py` whose group has a dead-letter topic, and faults that break rules of dead letters. It checks in addition to the
+verdicts of share groups: when a leader begins to copy a record, no member gets this record any more (its state is stored); each record of
+the last era whose rejection was answered without an error is in the dead-letter topic at the end, after all losses of power.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LetterBroker(ShareBroker):
 
 
 class LetterMember(Member):
-    """A member that rejects much, also at the end."""
+    """A member that rejects many records, also at the end."""
 
     def _words(self, held: list[tuple[int, int]]) -> Words:
         if self.world.is_ending:
@@ -78,7 +78,7 @@ class LetterWorld(ShareWorld):
         return {"letters": sum(map(len, self.letters().values())), **super().counts()}
 
     def letters(self) -> dict[int, set[int]]:
-        """The offsets of the dead letters, by partition."""
+        """Returns the offsets of the dead letters, by partition."""
         found: dict[int, set[int]] = defaultdict(set)
         partition = self.brokers[self.layout[DLQ]].partitions[DLQ]
         offset = partition.log.log_start_offset
@@ -104,7 +104,7 @@ class LetterWorld(ShareWorld):
 
 
 def copy_before_stored() -> Any:
-    """Records are copied while their state is being written."""
+    """Records are copied before their state is stored."""
     change = SharePartition._change
 
     def hasty(share: SharePartition, changing: list[OffsetRun], done: StateWritten) -> None:
@@ -118,7 +118,7 @@ def copy_before_stored() -> Any:
 
 
 def archive_before_copied() -> Any:
-    """Records are archived while they are being copied."""
+    """Records are archived before their copies are written."""
 
     def copy_next(share: SharePartition) -> None:
         run = share_partition.dead_letters.first_run(share.flight) if share.is_loaded else None
@@ -132,7 +132,7 @@ def archive_before_copied() -> Any:
 
 
 def forget_copies() -> Any:
-    """The next leader takes records for archived whose copy has only begun."""
+    """The next leader treats records as archived although their copy has only begun."""
 
     def archived(start: int, batches: Any = ()) -> InFlight:
         states = {DeliveryState.ARCHIVING: DeliveryState.ARCHIVED}
@@ -143,7 +143,7 @@ def forget_copies() -> Any:
 
 
 def end_without_copies() -> Any:
-    """The end of the last session closes the share partition, which forgets that records are to be copied, and no session begins again."""
+    """The end of the last session closes the share partition, which then forgets the records to copy; no session begins again."""
     return mock.patch.object(SharePartition, "_copy_next", lambda _share: None)
 
 
@@ -165,5 +165,5 @@ def planted(name: str) -> Iterator[None]:
 
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
-    """The first seed that fails under the fault by its verdict, and how; (0, "") if none does."""
+    """Returns the first seed that fails with the fault's verdict, and the message; (0, "") if no seed fails."""
     return catch_seed(planted(name), lambda seed: LetterWorld(seed).run(), seeds, first, VERDICTS[name])

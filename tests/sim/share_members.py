@@ -1,7 +1,6 @@
-"""Members of a share group: each reads one partition, acknowledges at random, is slow, leaves records out, dies.
-
-A member goes through sessions: an answer that does not come, or an error, ends the session on its side, and it opens another one. What it
-holds then is free when its lock ends.
+"""Members of a share group: each reads one partition, acknowledges at random, is sometimes slow, skips records, and dies. If an answer is
+missing or has an error, the member regards its session as ended and opens another one. Its acquired records become available when their
+locks expire.
 """
 
 from __future__ import annotations
@@ -71,14 +70,14 @@ class Member:
         return TOPIC_ID
 
     def leave(self) -> Call:
-        """Ends the session; what the member has is available again."""
+        """Ends the session; the member's records become available again."""
         self.epoch = FINAL_EPOCH
         return self._call(share_acknowledge, acknowledging, acknowledging.ShareAcknowledgeRequest, [], {})
 
     # Steps
 
     def _think(self) -> Steps:
-        """Usually in time for its lock, sometimes not."""
+        """Pauses, usually for less than the lock timeout."""
         if self.world.is_ending:
             yield self.chance.randint(0, 10)
         else:
@@ -102,7 +101,8 @@ class Member:
         return self.chance.choices([ACCEPT, RELEASE, REJECT, RENEW], [10, 4, 1, 1])[0]
 
     def _acknowledge(self, words: Words) -> Steps:
-        """None if the words are to travel with the next fetch, else whether the session is well."""
+        """Acknowledges records. Returns None if the next fetch will contain the acknowledgements, else whether the session is still open.
+        """
         is_renewing = any(RENEW in types for _, _, types in words)
         if not words or (not is_renewing and self.chance.random() < 0.5):
             return None

@@ -1,8 +1,8 @@
-"""An operator of the share group of a cluster: alters its offsets, deletes them, deletes the group, or deletes it and sets where it begins.
-
-The members are stopped for that: some leave, some die, some vanish, so that leaders hold what they had. Then it is tried until it is known
-to be done, and others take their places; they know nothing of what was before. From the first try on nothing is judged of the
-partitions until the answer is there: a try whose answer was lost may take effect at any time before the last one does.
+"""An operator of a share group in a cluster: alters its offsets, deletes them, deletes the group, or deletes the group and sets its start.
+Before that the members are stopped: some leave, some die, some disappear without closing connections, so that leaders still lock their
+records. The operator repeats the request until it has certainly been executed; then new members start without any state. From the first
+attempt until the answer, the partitions are not judged: an attempt whose answer was lost may take effect at any time before the last
+attempt does.
 """
 
 from __future__ import annotations

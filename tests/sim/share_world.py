@@ -1,8 +1,6 @@
-"""One run with share groups: members on a bad network, brokers that lose power, locks that run out, offsets that are reset.
-
-As in `world.py`, for `CHAOS_MS` of virtual time everything goes wrong, from a seed; then it heals, honest members read what is left, and
-the verdicts are spoken (`share_history.py`). Records are appended at the brokers themselves: how they get there is the other world's
-business.
+"""One run with share groups: members on an unreliable network, brokers that lose power, locks that expire, offsets that are reset. As in
+`world.py`, a seed decides the faults for `CHAOS_MS` of virtual time. Then everything is repaired, members without faults read the remaining
+records, and the run is judged (`share_history.py`). Records are appended directly at the brokers; `world.py` simulates producers.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ class ShareWorld(Timeline):
 
     @property
     def is_closing(self) -> bool:
-        """Members come to their end."""
+        """Whether the run is in its last phase, in which members finish."""
         return self.is_over
 
     def counts(self) -> dict[str, int]:
@@ -92,7 +90,7 @@ class ShareWorld(Timeline):
         self._judge()
 
     def send(self, call: Call, answered: Callable[[Any], None]) -> None:
-        """A member's request, on its own connection."""
+        """Sends a member's request, on the member's connection."""
         name = call.body().member_id
         if name not in self._callers:
             self._callers[name] = self.network.caller(name)
@@ -105,7 +103,7 @@ class ShareWorld(Timeline):
     # What happens
 
     def _append(self) -> None:
-        """Appends records; a broker that is down or in trouble takes nothing."""
+        """Appends records, unless the broker is down or refuses them."""
         if self.is_ending:
             return
         self.later(5, 150, self._append)
@@ -120,7 +118,7 @@ class ShareWorld(Timeline):
                 assert error.code is ErrorCode.KAFKA_STORAGE_ERROR, error
 
     def _delete_records(self) -> None:
-        """Deletes the head of a log, also while members have records of it."""
+        """Deletes the beginning of a log, even if members have acquired records there."""
         if self.is_ending:
             return
         self.later(500, 3_000, self._delete_records)
@@ -141,7 +139,7 @@ class ShareWorld(Timeline):
         process.start()
 
     def _disturb(self) -> None:
-        """A member dies, with its connection or unnoticed, leaves, or sleeps."""
+        """Makes a member die, with or without closing its connection, leave or sleep."""
         if self.is_ending:
             return
         self.later(100, 500, self._disturb)
@@ -175,7 +173,7 @@ class ShareWorld(Timeline):
         self.later(300, 1_500, self._cut_power)
 
     def strike(self, broker: ShareBroker, delay_ms: int) -> None:
-        """Cuts the power in a moment, if it is still the same life and the world does not heal yet."""
+        """Cuts the power after a short delay, unless the process has ended or the faults are over by then."""
         life = broker.life
         self.timers.call_later(delay_ms, lambda: None if life.is_over or self.is_ending else self._crash(broker))
 
@@ -190,7 +188,7 @@ class ShareWorld(Timeline):
     # Resets
 
     def _reset_all(self) -> None:
-        """An operator resets the group, which must have no members for that; requests of members that are gone may still come."""
+        """Resets the group as an operator. The group has no members then, but requests of former members may still arrive."""
         if self.is_ending or self._is_resetting:
             return
         self._is_resetting = True
@@ -198,13 +196,15 @@ class ShareWorld(Timeline):
         for name in sorted(self._members):
             self._remove(name, "die")
         for partition in range(PARTITIONS):
-            # One by one, each an event of its own: the power may be cut within any of them.
+            # The partitions are reset one by one, each in a separate event, because the power may be cut during any of them.
             start = self.chance.randint(0, max(self.history.eras[partition].delivered, default=0))
             self.later(0, 150, lambda partition=partition, start=start: self._reset(partition, start))  # type: ignore[misc]
 
     def _reset(self, partition: int, start: int) -> None:
-        """By a group coordinator that lives where the share coordinator does, and tries until it is done, each time with another epoch. The
-        same one twice could undo what was read in between: the protocol cannot recognise a late copy (as in Kafka)."""
+        """Resets a partition as a group coordinator on the broker of the share coordinator would. It repeats the request until it succeeds,
+        each time with another epoch. A late copy with the same epoch could undo what was read in between, because the protocol cannot
+        recognise it (as in Kafka).
+        """
         key = SharePartitionKey(GROUP, TOPIC_ID, partition)
         broker = self.brokers[self.layout[STATES]]
 
@@ -234,7 +234,7 @@ class ShareWorld(Timeline):
         self.resets += 1
         for broker in self.brokers.values():
             if broker.node is not None:
-                for share in broker.node.share_partitions.of_group(GROUP):  # the answer to an alteration waits until all are closed
+                for share in broker.node.share_partitions.of_group(GROUP):  # an alteration is answered after all of them are closed
                     share.close()
         self.history.begin_era(partition, state_epoch, start)
         if self._is_resetting and [era.state_epoch for era in self.history.eras] == self._state_epochs:
@@ -251,7 +251,7 @@ class ShareWorld(Timeline):
             broker.disk.fuse = None
 
     def _check_replay(self) -> None:
-        """Live state is what loading the rest of the log would make of it."""
+        """Checks that the coordinator's state equals the state that loading its log gives."""
         broker = self.brokers[self.layout[STATES]]
         if broker.node is None:
             return

@@ -1,8 +1,8 @@
-"""A world in which most records are staged first, and attached to their transactions by manifests; brokers crash as ever.
-
-The clients are those of `clients.py`; what they would produce they stage in chunks, also under attempts that fail and whose records no
-reader may ever get, and attach. A broker that restarts has lost the stage and keeps what was attached, so a retry of an attach is where
-most can go wrong: I48 is judged at each refusal, I47 by the history, in which no record may be missing, doubled or out of place.
+"""A world in which most records are staged first, and then attached to their transactions by manifests, while brokers crash as in
+`world.py`. The clients of `clients.py` stage their records in chunks and attach them instead of producing them. Some attempts fail after
+staging; no reader may ever get their records. A restarted broker has lost the staged chunks and keeps the attached ones, so repeated attach
+requests are the most critical. I48 is judged at each refusal, I47 by the history: no record may be missing, duplicated or at another
+offset.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TURNS_MS = (0, 5)
 
 
 class StagedProducer(Producer):
-    """Its tasks stage their batches with the leaders; it attaches the manifests of those that did not fail."""
+    """A producer whose tasks stage their batches on the leaders; it attaches the manifests of the tasks that did not fail."""
 
     attempts = 0
 
@@ -63,12 +63,12 @@ class StagedProducer(Producer):
             history.promise(values[:1], base_offset)
 
     def _lost_values(self, partition: TopicPartition) -> list[str]:
-        """Those of a task that failed after it had staged them: of a transaction that is never committed."""
+        """Returns the values of a task that failed after it had staged them; they belong to a transaction that is never committed."""
         lost: Transaction = self.world.history.begin("failed")
         return [self.world.history.new_value(lost, partition) for _ in range(self.chance.randint(1, 3))]
 
     def _stage(self, token: bytes, partition: TopicPartition, values: Sequence[str]) -> Steps:
-        """Stages the values in chunks of one batch or more, in any order; returns the manifest."""
+        """Stages the values in chunks of one or more batches, in any order; returns the manifest."""
         self.attempts += 1
         chunks = self._chunks(values)
         manifest = [
@@ -89,7 +89,7 @@ class StagedProducer(Producer):
         return manifest
 
     def _chunks(self, values: Sequence[str]) -> list[tuple[int, bytes]]:
-        """(records, bytes) of each chunk."""
+        """Returns (records, bytes) of each chunk."""
         chunks: list[tuple[int, bytes]] = []
         rest = list(values)
         while rest:
@@ -107,7 +107,7 @@ class StagedProducer(Producer):
     def _attach(
         self, token: bytes, partition: TopicPartition, manifest: list[StagedChunk], sequence: int
     ) -> tuple[Any, int, Callable[[], Any], Callable[[Any], int], TopicPartition]:
-        producer_id, epoch = self.identity  # of now: a copy that arrives late must not carry a later one
+        producer_id, epoch = self.identity  # the current identity: a copy that arrives late must not have a later one
         part = AttachPartition(index=partition.partition, base_sequence=sequence, chunks=manifest)
 
         def body() -> AttachRecordsRequest:
@@ -126,7 +126,7 @@ class StagedProducer(Producer):
 
 
 class StagedBroker(SimBroker):
-    """Its clients have asked for extensions, and what is staged expires soon."""
+    """A broker whose clients have asked for extensions, and on which staged chunks expire soon."""
 
     def prepare(self, node: SimNode) -> None:
         super().prepare(node)
@@ -143,12 +143,13 @@ class StagedBroker(SimBroker):
 
 
 class StagedWorld(World):
-    """The world with staged producers; the plain one is the same."""
+    """The world with staged producers; its producers without transactions are those of `world.py`."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(seed, **options)
         self.brokers = {number: StagedBroker(self, number) for number in self.brokers}
-        # That a run is worth something: manifests that were attached, those of them that were there in part or whole, and refusals.
+        # Counts that show that a run was useful: attached manifests, manifests that were attached before in part or completely, and
+        # refusals.
         self.attached = self.retries = self.refusals = 0
 
     def run(self) -> None:
@@ -161,7 +162,7 @@ class StagedWorld(World):
     def _attaching(
         self, leader: Leader, manifest: Manifest, *rest: Any, done: Callable[[Attached | ApiError], None], **options: Any
     ) -> Attaching:
-        """Looks at each outcome."""
+        """Checks each outcome."""
 
         def judged(outcome: Attached | ApiError) -> None:
             if isinstance(outcome, Attached):
@@ -186,7 +187,7 @@ def judge_refusal(leader: Leader, manifest: Manifest, error: ApiError) -> None:
 
 
 def skip_manifest_check() -> Any:
-    """What is staged is attached, whatever the manifest says."""
+    """Staged chunks are attached without comparing them with the manifest."""
 
     def find(stages: PartitionStages, token: ChunkToken, manifest: Sequence[Any]) -> list[Found]:
         attempts = stages._by_token.get(token, {})
@@ -223,5 +224,5 @@ def planted(name: str) -> Iterator[None]:
 
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
-    """The first seed that fails under the fault, and how; (0, "") if none does."""
+    """Returns the first seed that fails with the fault, and the message; (0, "") if no seed fails."""
     return catch_seed(planted(name), lambda seed: StagedWorld(seed).run(), seeds, first)

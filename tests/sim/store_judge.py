@@ -1,8 +1,6 @@
-"""What must hold in the metadata store of a simulated cluster after every write: it is watched from below.
-
-Each state of a partition is compared with the one before it, each epoch of the controller with the broker that was elected to it. The
-judge also remembers what later checks need: the states by their version, the registrations that they take into account, and the reports
-of failed replicas.
+"""Judges every write in the metadata store of a simulated cluster. Each partition state is compared with the previous one, and each
+controller epoch with the broker that was elected to it. The judge also keeps data for later checks: the states by version, the
+registrations that they include, and the reports of failed replicas.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from tests.sim.cluster_store import ClusterStore
 
 
 class StoreJudge:
-    """Looks at every write that the metadata store takes."""
+    """Judges every write that the metadata store accepts."""
 
     def __init__(self, model: ZooKeeperModel) -> None:
         self._model = model
@@ -49,7 +47,7 @@ class StoreJudge:
         """Whether the directory of the broker that sent this report is still offline, in the registration that the report names."""
 
     def is_deleted(self, topic: str) -> bool:
-        """Whether it is deleted, or about to be: brokers may have removed its replicas."""
+        """Whether the topic is deleted or about to be deleted, so that brokers may have removed its replicas."""
         return topic not in self.ids or self._model.tree.get(znodes.delete_topic_path(topic)) is not None
 
     def _apply(self, operations: list[Operation], session_id: int) -> Outcome:
@@ -69,8 +67,9 @@ class StoreJudge:
         return outcome
 
     def _check_decided(self, report: LogDirEvent | None) -> None:
-        """I44: after the controller has dealt with the newest report of a broker, replicas that still do not work lead nothing. The
-        controller elects no leaders of a topic that is being deleted."""
+        """I44: checks that failed replicas lead no partition after the controller has processed the broker's newest report. The controller
+        elects no leaders for a topic that is being deleted.
+        """
         if report is None or self.noted_epochs.get(report.broker_id) != report.broker_epoch or not self.is_failed(report):
             return
         if any(f'"broker":{report.broker_id}' in node.data.decode().replace(" ", "") for node in self._reports()):
@@ -86,7 +85,7 @@ class StoreJudge:
         return [node for path, node in self._model.tree.nodes().items() if path.startswith(f"{znodes.LOG_DIR_EVENTS}/")]
 
     def _note_writer(self, operation: Operation, broker_id: int) -> None:
-        """I38: under an epoch writes only the controller that was elected to it."""
+        """I38: checks that only the controller that was elected to an epoch writes with it."""
         if isinstance(operation, Check):
             epoch = self.controller_epoch
             elected = self.elected.get(epoch, broker_id)
@@ -123,7 +122,7 @@ class StoreJudge:
                 self._check_moved(key, old, partition)
 
     def _check_moved(self, key: TopicPartition, old: PartitionMetadata, new: PartitionMetadata) -> None:
-        """A move ends when every replica of its target is in sync. It may also be cancelled; then the replicas are those of before it."""
+        """Checks the end of a reassignment: every target replica is in sync; or it was cancelled, and the replicas are the earlier ones."""
         has_ended = is_moving(old) and not is_moving(new) and new.replicas == target_of(old) != origin_of(old)
         if has_ended and key in self.states:
             isr = self.states[key].isr

@@ -1,4 +1,5 @@
-"""Rules of streams groups broken on purpose, each alone, to show that the verdicts of `streams_world.py` notice it."""
+"""Faults: functions that break a rule of streams groups, one at a time. The tests show that the verdicts of `streams_world.py` notice each.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from tests.sim.streams_world import StreamsWorld
 
 
 def task_given_before_released() -> Any:
-    """A member gets a task at once, whether or not another one still has it."""
+    """A member gets a task immediately, even if another member still has it."""
     return mock.patch.object(StreamsGroup, "is_free", lambda *_: True)
 
 
 def process_gets_a_task_twice() -> Any:
-    """A member gets a task though another thread of its process, and of its state directory, still has a copy."""
+    """A member gets a task although another thread of its process, with the same state directory, still has a copy."""
 
     def is_free(group: StreamsGroup, member_id: str, key: TaskKey, partition: int) -> bool:
         holders = group.holders.get((key.subtopology, partition), ())
@@ -32,7 +33,7 @@ def process_gets_a_task_twice() -> Any:
 
 
 def revocation_forgotten() -> Any:
-    """It is not kept which tasks a member has to give up, so others get them before it has confirmed that."""
+    """The coordinator forgets which tasks a member has to give up, so other members get them before this member has confirmed that."""
     set_position = StreamsGroup.set_position
 
     def set_without(group: StreamsGroup, member_id: str, position: ReconciledAssignment) -> None:
@@ -42,7 +43,7 @@ def revocation_forgotten() -> Any:
 
 
 def commit_of_any_epoch() -> Any:
-    """Commits are accepted from members of former epochs, and from those that are members no more."""
+    """Commits are accepted from members with former epochs, and from former members."""
     return mock.patch.object(commit, "_check_epoch_commit", lambda *_, **__: None)
 
 
@@ -58,7 +59,7 @@ def empty_group_begins_anew() -> Any:
 
 
 def internal_topics_tried_once() -> Any:
-    """A creation of internal topics that has failed counts as one that goes on."""
+    """A failed creation of internal topics is treated as still running."""
 
     class Kept(set[str]):
         def difference_update(self, *_: Any) -> None:
@@ -98,5 +99,5 @@ VERDICTS = {
 
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
-    """The first seed that fails under the fault with its verdict, and how; (0, "") if none does."""
+    """Returns the first seed that fails with the fault's verdict, and the message; (0, "") if no seed fails."""
     return catch_seed(FAULTS[name](), lambda seed: StreamsWorld(seed).run(), seeds, first, VERDICTS[name])

@@ -1,7 +1,7 @@
 """Members of streams groups (KIP-1071): threads of a few processes, with a topology whose internal topics the broker creates.
 
-The application reads the topic of the world, and repartitions it for a count with a state. A member reads and commits the partitions
-behind its active tasks, as a consumer does. Its standby tasks are only reported.
+The simulated application reads the world's topic, repartitions it and counts with a state store. A member reads and commits the partitions
+of its active tasks, as a consumer does. It only reports its standby tasks.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StreamsMember(ConsumerMember):
         self._tasks = [], []
 
     def tasks(self) -> set[tuple[TaskKey, int]]:
-        """The tasks that it was given, and has not given up."""
+        """The tasks that were assigned to the member and that it has not given up."""
         roles = zip((ACTIVE, STANDBY), self._tasks, strict=True)
         return {(TaskKey(role, task.subtopology_id), index) for role, mine in roles for task in mine for index in task.partitions}
 

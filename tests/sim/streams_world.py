@@ -1,10 +1,9 @@
-"""One run of a cluster with streams groups (KIP-1071), whose coordinators move between brokers while everything goes wrong.
-
-Members join, die, leave, sleep and lose answers; static ones are replaced by other processes, a group loses all of its members for a while,
-and operators set offsets or delete a group. The broker creates the internal topics meanwhile, and assigns active and standby tasks. Besides
-what holds for consumer groups it is checked at the coordinator's answers that a task is active at one member and a process has it once
-(I34), that no epoch goes back, and that what a member was given in an epoch is its own until it gives it up, whichever broker leads (I36).
-When all has healed each group must be Stable, with every task active and every copy of a state in its place.
+"""One run of a cluster with streams groups (KIP-1071), whose coordinators move between brokers while all kinds of faults occur. Members
+join, die, leave, sleep and lose answers; static ones are replaced by other processes, a group loses all of its members for a while, and
+operators set offsets or delete a group. The broker creates the internal topics meanwhile, and assigns active and standby tasks. In addition
+to the checks for consumer groups, the world checks the coordinator's answers: a task is active at only one member and a process has it only
+once (I34), no epoch decreases, and a member keeps the tasks that it got in an epoch until it gives them up, whichever broker leads (I36).
+After everything is repaired each group must be Stable, with every task active and every standby task assigned.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class StreamsWorld(MembershipWorld):
         self._epochs: dict[str, tuple[int, int]] = {}
 
     def _start_clients(self) -> None:
-        """One group begins late, when a broker is down, so that the first creation of its internal topics may fail."""
+        """Starts the clients. One group starts late, while a broker is down, so that the first creation of its internal topics may fail."""
         late = self.chance.choice(sorted(self._kinds))
         self.stopped[late] = None
         super()._start_clients()
@@ -72,7 +71,7 @@ class StreamsWorld(MembershipWorld):
         self.later(*LULLED_MS, self._lull)
 
     def _lull(self) -> None:
-        """A member sleeps for longer than its session, and does not know that it was removed."""
+        """Makes a member sleep for longer than its session timeout, so that it does not know that it was removed."""
         if self._members and not self.is_ending:
             self._members[self.chance.choice(sorted(self._members))][1].sleep(self.chance.randint(*ASLEEP_MS))
             self.later(*LULLED_MS, self._lull)
@@ -84,7 +83,7 @@ class StreamsWorld(MembershipWorld):
             self.later(*LOOK_MS, lambda: self._begin_late(group_id))
 
     def _scale_to_nothing(self) -> None:
-        """All members of a group go, and others come after a while."""
+        """Ends all members of a group, and starts others after a while."""
         group_id = self.chance.choice(sorted(self._kinds))
         if not self.is_ending and group_id not in self.stopped and "operated" not in group_id:
             self.stop_members(group_id)
@@ -114,7 +113,7 @@ class StreamsWorld(MembershipWorld):
         return "" if tasks[STANDBY] == wanted else f"unassigned: {group_id} has the standby tasks {tasks[STANDBY]}"
 
     def _group(self, group_id: str) -> StreamsGroup | None:
-        """The group at its present coordinator."""
+        """Returns the group at its current coordinator."""
         node = self.brokers[self.checks.store.states[OFFSETS].leader].node
         host = None if node is None else node.groups.host_of_partition(OFFSETS.partition)
         if host is None or host.state is not HostState.ACTIVE:
@@ -123,7 +122,7 @@ class StreamsWorld(MembershipWorld):
         return found if isinstance(found, StreamsGroup) else None
 
     def _is_committed(self) -> bool:
-        """Whether all that the present coordinator has decided is committed."""
+        """Whether all records that the current coordinator has decided are committed."""
         leader = self.leader_of(OFFSETS)
         return leader is not None and leader.high_watermark == leader.log.log_end_offset
 
@@ -146,7 +145,7 @@ class StreamsWorld(MembershipWorld):
         self._reached[where] = max(answer.member_epoch, self._reached.get(where, 0))
 
     def _note_group(self, group: Any) -> None:
-        """Compares a group with what is known of it, if all of its records are committed. An operator may have deleted the group."""
+        """Compares a group with its last known state, if all of its records are committed. An operator may have deleted the group."""
         leader = self.leader_of(OFFSETS)
         is_asked = leader is not None and leader.leader_epoch == self._seen_epoch and self._is_committed()
         if not isinstance(group, StreamsGroup) or not is_asked or "operated" in group.group_id:
@@ -162,7 +161,7 @@ class StreamsWorld(MembershipWorld):
     def _note_member(self, group: StreamsGroup, member_id: str) -> None:
         position, where = group.position(member_id), (group.group_id, member_id)
         client = self._members[member_id][0] if member_id in self._members else None
-        if position.epoch <= 0 or (client is not None and client.generation <= 0):  # it has left for a moment, or joins again
+        if position.epoch <= 0 or (client is not None and client.generation <= 0):  # the member has just left, or joins again
             self._reached.pop(where, None)
             return
         reached = self._reached.get(where, position.epoch)
@@ -175,7 +174,7 @@ class StreamsWorld(MembershipWorld):
 
 
 def tasks_of(group: StreamsGroup, role: TaskRole) -> list[tuple[str, int]]:
-    """The tasks that members have in this role."""
+    """Returns the tasks that members have in this role."""
     positions = [group.position(member_id) for member_id in group.facts]
     return sorted(
         (key.subtopology, index) for position in positions for key, mine in position.assigned.items() if key.role is role for index in mine

@@ -42,7 +42,7 @@ BUSY_SEED = 23
 
 @pytest.mark.parametrize("seed", [5, 6])
 def test_a_seed_repeats_its_run(seed: int) -> None:
-    """P13: the same events, the same bytes on the network and in the store."""
+    """P13: two runs of a seed have the same events, and the same bytes on the network and in the store."""
     worlds = [ClusterWorld(seed), ClusterWorld(seed), ClusterWorld(seed + 100)]
     for world in worlds:
         world.run()
@@ -51,7 +51,7 @@ def test_a_seed_repeats_its_run(seed: int) -> None:
 
 
 def test_the_runs_are_worth_something() -> None:
-    """Leaders change, brokers leave the in-sync sets and come back, and what is committed is read."""
+    """In the runs leaders change, brokers leave ISRs and join again, and committed records are read."""
 
     def is_enough(worlds: list[ClusterWorld]) -> bool:
         return (
@@ -65,19 +65,20 @@ def test_the_runs_are_worth_something() -> None:
 
 
 def test_hosts_are_lost_and_brokers_restarted_in_turn() -> None:
-    """A host that is silent for longer than its session, and a rolling restart, on top of what strikes every cluster."""
+    """A host is silent for longer than its session timeout, and brokers are restarted one after the other, in addition to the usual faults.
+    """
     run_until(
         ClusterWorld, range(12, 36, 6), lambda worlds: any(world.operations.lost and world.operations.restarted > 1 for world in worlds)
     )
 
 
 def test_coordinators_move_and_disks_are_lost() -> None:
-    """Moves of coordinators, reassignments that are cancelled, and brokers that come back with an empty disk."""
+    """Coordinators are moved, reassignments are cancelled, and brokers start with an empty disk."""
     run_until(ClusterWorld, range(7, 151, 9), lambda worlds: all(sum(counts) > 1 for counts in zip(*map(moves, worlds), strict=True)))
 
 
 def test_all_brokers_end_at_once() -> None:
-    """Whether their processes are killed or the power fails, and while transactions lack markers; some with a disk that is lost as well."""
+    """All brokers are killed or lose their power at once, while transactions lack markers; in some runs a disk is lost too."""
 
     def is_enough(worlds: list[ClusterWorld]) -> bool:
         return sum(world.operations.darkened for world in worlds) > 3 and sum(world.operations.replaced for world in worlds) > 0
@@ -90,7 +91,9 @@ def moves(world: ClusterWorld) -> tuple[int, int, int]:
 
 
 def test_a_broker_that_learns_late_of_its_election_is_not_accused() -> None:
-    """The store has a newer leader epoch by then, whose leader may have committed more."""
+    """The checks do not blame a leader that learns late of its election: the store then has a newer leader epoch, whose leader may have
+    committed more.
+    """
     world = ClusterWorld(1)
     world.run()
     led = next(found for key in world.keys if (found := world.leader_of(key)) is not None)
@@ -105,5 +108,5 @@ def test_a_broker_that_learns_late_of_its_election_is_not_accused() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
-    """By the verdict that names it."""
+    """A run with the fault fails, with the verdict about this rule."""
     assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH, VERDICTS[name])

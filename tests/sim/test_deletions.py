@@ -14,7 +14,7 @@ FIRST_SEEDS = {"answered_before_noted": 3}
 
 
 def test_the_runs_are_worth_something() -> None:
-    """Records are deleted while leaders change, and some deletions are not answered."""
+    """In the runs records are deleted while leaders change, and some deletions are not answered."""
 
     def is_enough(worlds: list[DeletionWorld]) -> bool:
         return (
@@ -28,5 +28,5 @@ def test_the_runs_are_worth_something() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
-    """By the verdict that names it."""
+    """A run with the fault fails, with the verdict about this rule."""
     assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH, VERDICTS[name])

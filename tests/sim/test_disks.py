@@ -1,4 +1,4 @@
-"""Simulated clusters in which disks lie: every kind of damage occurs, and each rule that is broken on purpose is found."""
+"""Simulated clusters with damaged disks: every kind of damage occurs, and each rule that is broken on purpose is found."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def test_every_kind_of_damage_is_there() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
-    """By the verdict that names it."""
+    """A run with the fault fails, with the verdict about this rule."""
     assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS[name]), SEEDS_TO_CATCH, VERDICTS[name])

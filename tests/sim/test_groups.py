@@ -19,12 +19,14 @@ WHERE = ("g", TopicPartition("t", 0))
 
 
 def test_a_leader_whose_disk_fails_as_its_watermark_moves() -> None:
-    """Its last watermark is known to itself when it is back, and none of its successors need have reached it by then."""
+    """A leader's disk fails when its high watermark moves. After its restart it knows this high watermark, which its successors may not
+    have reached yet.
+    """
     assert run_seeds("groups", 3052, 1) == 0
 
 
 def test_a_seed_repeats_its_run() -> None:
-    """The same events and the same bytes each time (P13)."""
+    """P13: two runs of a seed have the same events and the same bytes."""
     worlds = [GroupWorld(4), GroupWorld(4)]
     for world in worlds:
         world.run()
@@ -33,7 +35,7 @@ def test_a_seed_repeats_its_run() -> None:
 
 
 def test_the_runs_are_worth_something() -> None:
-    """Coordinators move, refuse meanwhile, and members go on."""
+    """In the runs coordinators move, refuse requests meanwhile, and members continue afterwards."""
 
     def is_enough(world: GroupWorld) -> bool:
         refused = all(world.refusals.get(code) for code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -44,12 +46,12 @@ def test_the_runs_are_worth_something() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
-    """By the verdict that names it."""
+    """A run with the fault fails, with the verdict about this rule."""
     assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH, VERDICTS[name])
 
 
 def history(*commits: int) -> GroupHistory:
-    """A history in which these ends were committed one after the other."""
+    """Returns a history in which these offsets were committed one after the other."""
     groups = GroupHistory()
     for generation, end in enumerate(commits):
         term = groups.begin(WHERE, "m", generation, groups.floor(WHERE), groups.floor(WHERE))
@@ -58,7 +60,7 @@ def history(*commits: int) -> GroupHistory:
 
 
 def test_a_commit_that_goes_back() -> None:
-    """A member that reads what is old may do so, as long as nothing comes of it."""
+    """A member may read an old committed offset, if none of its later commits is accepted."""
     groups = history(3, 7)
     old = groups.begin(WHERE, "m", 9, 3, groups.floor(WHERE))
     for end, why in ((4, "7 had been acknowledged before "), (8, "it found 3, 7 had been acknowledged")):

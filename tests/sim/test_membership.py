@@ -26,7 +26,7 @@ WHERE = ("g", TopicPartition("t", 0))
 
 
 def test_the_runs_are_worth_something() -> None:
-    """Groups are converted both ways, members replaced, offsets set and refused to be set."""
+    """In the runs groups are converted in both directions, members are replaced, and setting offsets succeeds and is refused."""
 
     def is_enough(worlds: list[MembershipWorld]) -> bool:
         converted = [sum(counts) for counts in zip(*(world.conversions.values() for world in worlds), strict=True)]
@@ -42,12 +42,12 @@ def changes(world: MembershipWorld) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
-    """By the verdict that names it."""
+    """A run with the fault fails, with the verdict about this rule."""
     assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH, VERDICTS[name])
 
 
 def test_a_former_process_that_commits() -> None:
-    """One that asked for its id after another process had got its partitions has the place, not the other way round."""
+    """If two processes of a static member run, the one that asked for its member id later has replaced the other one."""
     groups = GroupHistory()
     groups.sit(("g", "i"), "old", 0, 10)
     groups.sit(("g", "i"), "new", 20, 30)
@@ -58,7 +58,7 @@ def test_a_former_process_that_commits() -> None:
 
 
 def test_a_commit_of_before_an_operator_set_the_offset() -> None:
-    """What began while that was under way may be of before or after."""
+    """A commit that began while the operator set the offset may belong to the time before or after it."""
     groups = GroupHistory()
     before = groups.begin(WHERE, "m", 1, 0, 0)
     groups.acknowledge(groups.attempt(before, 7))

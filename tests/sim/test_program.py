@@ -1,4 +1,4 @@
-"""`python -m tests.sim`: its options and reports, and a sample of the seeds of each kind of world, in which nothing is wrong."""
+"""`python -m tests.sim`: its options and reports. Some seeds of each kind of world are run, and none may fail."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_i47_i48_what_is_right_has_no_fault(kind: str, first: int, number: int) 
 
 
 class QuietWorld(World):
-    """Nothing happens in it."""
+    """A world without events."""
 
     def run(self) -> None:
         self.events = self.seed

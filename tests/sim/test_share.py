@@ -94,7 +94,7 @@ def test_what_is_done_with_is_not_delivered_again(kind: int) -> None:
     with pytest.raises(AssertionError, match="again"):
         deliver(history, 5, "a", 2)
     history.begin_era(0, 1, 5)
-    deliver(history, 5, "a", 2)  # by a share partition of before: it does not count
+    deliver(history, 5, "a", 2)  # by an earlier share partition: it is ignored
     assert history.deliveries == 0
 
 
@@ -118,7 +118,7 @@ def test_what_was_deleted_from_the_log_is_not_judged() -> None:
     history.deleted(0, 5)
     history.deleted(0, 3)
     history.settled(0, 0, 4, ACCEPT, 1)
-    deliver(history, 4, "a", 1)  # a restart has found it again
+    deliver(history, 4, "a", 1)  # it was found again after a restart
     history.judge(0, 5, 0, ())
     with pytest.raises(AssertionError, match="lost: s-0@5"):
         history.judge(0, 6, 0, ())

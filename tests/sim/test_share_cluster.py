@@ -15,7 +15,8 @@ FIRST_SEEDS = {"write_of_earlier_state": 22}
 
 
 def test_runs_are_worth_something() -> None:
-    """Records are delivered, accepted, and delivered again where they were not, while leaders change and operators alter what was read."""
+    """In the runs records are delivered and accepted, unaccepted records are delivered again, leaders change, and operators alter offsets.
+    """
     accepted = repeated = moved = 0
     operated: set[str] = set()
     for seed in range(1, SEEDS_TO_CATCH):
@@ -31,5 +32,5 @@ def test_runs_are_worth_something() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
-    """By the verdict that names it."""
+    """A run with the fault fails, with the verdict about this rule."""
     assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH, VERDICTS[name])

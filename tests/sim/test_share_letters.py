@@ -19,7 +19,7 @@ class Share:
 
 
 def test_the_runs_are_worth_something() -> None:
-    """Many letters are written, in runs in which brokers lose power."""
+    """In the runs brokers lose power, and many dead letters are written."""
     run_until(LetterWorld, range(1, 8), lambda worlds: any(one.crashes > 1 and one.counts()["letters"] > 30 for one in worlds))
 
 
@@ -31,7 +31,7 @@ def test_a_broken_rule_is_noticed(name: str) -> None:
 def test_a_record_that_is_copied_is_not_delivered_again() -> None:
     history = ShareHistory(1)
     history.copying(0, 0, 5, 6)
-    history.copying(0, 9, 7, 7)  # of another era
+    history.copying(0, 9, 7, 7)  # from another era
     holder = Holder("a", LOCK_MS, Share, 1)
     history.acquired(0, 7, holder, 0, 0)
     with pytest.raises(AssertionError, match="copied"):

@@ -36,12 +36,12 @@ def trace(seed: int) -> tuple[object, ...]:
 
 
 def test_a_seed_repeats_its_run() -> None:
-    """P13."""
+    """P13: two runs of a seed are equal."""
     assert trace(7) == trace(7) != trace(8)
 
 
 def test_the_runs_are_worth_something() -> None:
-    """Commits, aborts and power cuts all happen, and what is committed is read."""
+    """In the runs transactions are committed and aborted, the power is cut, and committed records are read."""
 
     def is_enough(world: World) -> bool:
         outcomes = [transaction.outcome for transaction in world.history.transactions]
@@ -77,7 +77,7 @@ def test_a_reader_may_be_behind() -> None:
 
 
 def test_what_must_not_stand_in_a_log() -> None:
-    """I25, I26, I29."""
+    """The judge of logs refuses wrong markers and epochs (I25, I26, I29)."""
     story = Story()
     story.write("t-0@0", 3)
     with pytest.raises(AssertionError, match="I29"):
@@ -139,7 +139,7 @@ def test_half_a_transaction(outcome: str, verdict: str) -> None:
 
 
 def test_records_that_are_not_where_they_were_said_to_be() -> None:
-    """Bufstream, I20."""
+    """I20: the verdicts notice records that are not at their acknowledged offsets, an error that was found in Bufstream."""
     history, _, first, second = story()
     history.promise([first], 7)
     history.read(T0, 7, first)

@@ -23,7 +23,7 @@ def test_a_seed_repeats_its_run() -> None:
 
 
 def test_the_runs_are_worth_something() -> None:
-    """Manifests are attached, attaches are repeated after crashes, and stages are lost."""
+    """In the runs manifests are attached, attach requests are repeated after crashes, and staged chunks are lost."""
 
     def is_enough(world: StagedWorld) -> bool:
         return len(world.history.seen) > 50 and world.crashes > 0 and world.attached > 10 and world.retries > 0 and world.refusals > 0

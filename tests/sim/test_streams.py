@@ -16,7 +16,7 @@ BUSY_SEEDS = (1, 3)
 
 
 def test_the_runs_are_worth_something() -> None:
-    """Members are answered by one coordinator after the other, are refused meanwhile, are replaced, and commit."""
+    """In the runs members use one coordinator after the other, are refused while it moves, are replaced, and commit."""
 
     def is_enough(worlds: list[StreamsWorld]) -> bool:
         moved, replaced, commits = (sum(counts) for counts in zip(*map(changes, worlds), strict=True))
@@ -33,5 +33,5 @@ def changes(world: StreamsWorld) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
-    """By the verdict that names it."""
+    """A run with the fault fails, with the verdict about this rule."""
     assert_noticed(name, catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1)), SEEDS_TO_CATCH, VERDICTS[name])

@@ -1,8 +1,7 @@
-"""One run: one or two brokers, clients and readers under one clock, with faults drawn from a seed, judged after every event and at the end.
-
-For `CHAOS_MS` of virtual time the network loses and delays, the power is cut (between two events, or within one at any operation on a
-disk), processes die or sleep, and the wall clock is set. Then everything heals, open transactions time out, and the verdicts are spoken.
-The same seed gives the same run, event by event.
+"""One run with one or two brokers, clients and readers under one clock. A seed decides the faults. The run is judged after every event and
+at the end. For `CHAOS_MS` of virtual time the network loses and delays messages, the power is cut (between two events, or during one at any
+operation on a disk), processes die or sleep, and the wall clock is set. Then everything is repaired, open transactions time out, and the
+run is judged. The same seed gives the same run, event by event.
 """
 
 from __future__ import annotations
@@ -71,13 +70,13 @@ class World(ProducerWorld):
         self._judge()
 
     def send(self, call: Call, answered: Callable[[Any], None]) -> None:
-        """To the leader of the place of the call."""
+        """Sends a call to the leader of its partition."""
         self.network.send(call, host_of(self.layout[call.place]), answered)
 
     # Faults
 
     def _cut_power(self) -> None:
-        """At once, or after some more operations on the disk, which is in the middle of whatever comes then."""
+        """Cuts the power now, or after some more operations on the disk, in the middle of the event that does them."""
         if self.is_ending:
             return
         broker = self.chance.choice(list(self.brokers.values()))
@@ -88,7 +87,7 @@ class World(ProducerWorld):
         self.later(500, 4_000, self._cut_power)
 
     def strike(self, broker: SimBroker, delay_ms: int) -> None:
-        """Cuts the power in a moment, if it is still the same life and the world does not heal yet."""
+        """Cuts the power after a short delay, unless the process has ended or the faults are over by then."""
         life = broker.life
         self.timers.call_later(delay_ms, lambda: None if life.is_over or self.is_ending else self._crash(broker))
 
@@ -104,20 +103,20 @@ class World(ProducerWorld):
         self.later(5, 800, lambda: self._restart(broker))
 
     def _restart(self, broker: SimBroker) -> None:
-        """Sometimes the power does not hold until the logs are recovered."""
+        """Starts the broker again. Sometimes the power fails before the logs are recovered."""
         if not self.is_ending and self.chance.random() < AGAIN:
             broker.disk.fuse = self.chance.randint(1, FUSE_MAX)
         broker.start()
 
     def _set_clock(self) -> None:
-        """Somebody sets the wall clock, by half a minute or an hour, forward or back; intervals must not notice."""
+        """Sets the wall clock forward or back by half a minute or an hour; this must not affect intervals."""
         if self.is_ending:
             return
         self.clock.jump_wall(self.chance.choice(CLOCK_JUMPS_MS))
         self.later(1_000, 8_000, self._set_clock)
 
     def _heal(self) -> None:
-        """Power and network hold from here on."""
+        """Ends the faults: power and network work from now on."""
         self.is_ending = True
         self.network.is_kind = True
         for broker in self.brokers.values():
@@ -127,7 +126,7 @@ class World(ProducerWorld):
     # Judging
 
     def _check(self) -> None:
-        """What must hold after every event."""
+        """Checks the invariants that must hold after every event."""
         for broker in self.brokers.values():
             for key, partition in broker.partitions.items():
                 stable, high, end = partition.last_stable_offset, partition.high_watermark, partition.log.log_end_offset
@@ -142,18 +141,20 @@ class World(ProducerWorld):
             self._check_replay()
 
     def judge_marker(self, marker: Marker) -> None:
-        """I27: the outcome of a marker is durable at the coordinator."""
+        """I27: checks that the outcome of a marker is durable at the coordinator."""
         broker = self.brokers[self.layout[TRANSACTIONS]]
         partition = broker.partitions.get(TRANSACTIONS)
         if partition is None:
             return
-        # What was there when the broker started has survived, although the high watermark is still on its way up to it.
+        # Records that existed when the broker started have survived, although the high watermark has not reached them again yet.
         durable_end = max(partition.high_watermark, broker.recovered_ends[TRANSACTIONS])
         if durable_end < partition.log.log_end_offset:
             logs.judge_decision(partition, durable_end, marker)
 
     def _check_replay(self) -> None:
-        """Live state is what loading the log would make of it (I36): transactions, and the offsets of groups, pending ones among them."""
+        """I36: checks that the state of the coordinators equals the state that loading their logs gives: transactions, and offsets of
+        groups including pending ones.
+        """
         for broker in self.brokers.values():
             partition = broker.partitions.get(TRANSACTIONS)
             node = broker.node
@@ -168,7 +169,7 @@ class World(ProducerWorld):
                 check_replay(host, partition, GroupMachine(shard.settings, shard.topics, shard.random), hard_state)
 
     def _judge(self) -> None:
-        """All faults have healed, all timeouts have passed."""
+        """Judges the run after the faults have ended and all timeouts have passed."""
         self._check_replay()
         partitions = {key: partition for broker in self.brokers.values() for key, partition in broker.partitions.items()}
         for partition in partitions.values():

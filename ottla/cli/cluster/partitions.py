@@ -28,8 +28,7 @@ LogDirs = Mapping[Replica, tuple[str, str]]
 
 
 class MovePlan(NamedTuple):
-    """The content of a file: the replicas of each partition, and the log directories of replicas for which the file names one (not `any`).
-    """
+    """The content of a file: the replicas of each partition, and the log directory of each replica if the file names one (not `any`)."""
 
     replicas: dict[TopicPartition, list[int]]
     log_dirs: dict[Replica, str]
@@ -44,8 +43,7 @@ PROPOSAL = "Proposed partition reassignment configuration\n"
 
 
 def read_entries(path: str) -> list[dict[str, Any]]:
-    """Returns the partitions in a file. The file has a plan, or the output of `generate` as text or JSON, of which the proposed plan is
-    used.
+    """Returns the partitions in a file. The file has a plan, or the output of `generate` as text or JSON; then the proposed plan is used.
     """
     text = read_text(path)
     tree = parse_json(text.partition(PROPOSAL)[2] or text, path)

@@ -11,7 +11,7 @@ the first. `OutcomeUnknownError` is raised if no answer shows whether the transa
 initializes the id again, which an abort (`end`) does too. Before that, `begin` raises an error.
 
 A batch that was not appended causes a gap in the sequence numbers of its transaction (`has_gap`). The transaction can then only be aborted.
-In version 1 the abort also gets a new epoch, in which sequence numbers begin at 0 again.
+In version 1 the abort also gets a new epoch, and sequence numbers begin at 0 again.
 
 `FencedError` means that another producer has taken over the transactional id, or that the coordinator has aborted a transaction after its
 timeout. This producer must not continue.
