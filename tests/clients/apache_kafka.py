@@ -1,4 +1,4 @@
-"""Apache Kafka with the jars of the Java tests, as one process. It keeps its port and its data when it is killed and started again."""
+"""Runs one node of Apache Kafka with the jars of the Java tests. It keeps its port and its data when it is killed and started again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMAT = ("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAg", "
 
 
 class Kafka:
-    """See the module. `start` waits until it answers."""
+    """A node of Apache Kafka. `start` waits until it answers."""
 
     def __init__(self, java: Java, directory: Path) -> None:
         self._java = java
@@ -42,13 +42,13 @@ class Kafka:
             self._process = None
 
     def stored(self, topic: str) -> bytes:
-        """The bytes of the first segment of partition 0."""
+        """Returns the bytes of the first segment of partition 0."""
         return (self._directory / "data" / f"{topic}-0" / "00000000000000000000.log").read_bytes()
 
 
 @contextmanager
 def running_kafka(java: Java, directory: Path) -> Iterator[tuple[str, Client]]:
-    """The address of Apache Kafka and a client of it, whose data are in `directory`."""
+    """Runs Apache Kafka with its data in `directory`; yields its address and a client."""
     kafka = Kafka(java, directory)
     try:
         kafka.start()

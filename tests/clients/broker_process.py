@@ -1,7 +1,6 @@
-"""A broker as a process of its own: started, killed, restarted on the same port and directory, and judged when it ends.
-
-Its caller ends it: `stop` is the clean way and demands exit code 0 and a log without a traceback, `kill` is power off. The broker's
-log lies beside its data, one file for all of its lives, and is shown when something is wrong.
+"""Runs a broker as a separate process: starts it, kills it, restarts it on the same port and directory, and checks its exit code and log at
+the end. The caller ends the broker. `stop` is a clean stop and requires exit code 0 and a log without a traceback; `kill` is kill -9. The
+broker's log is one file beside its data for all starts, and is printed when a check fails.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class BrokerProcess:
         self._signal(signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGTERM; the broker must end by itself, with exit code 0 and nothing terrible in its log."""
+        """Sends SIGTERM. The broker must end by itself, with exit code 0 and without a traceback in its log."""
         code = self._signal(signal.SIGTERM)
         assert code == 0, f"exit code {code}:\n{self.log_tail()}"
         self.check_log()
@@ -95,7 +94,7 @@ class BrokerProcess:
         self.start()
 
     def crash(self) -> None:
-        """Killed and started again."""
+        """Kills the broker and starts it again."""
         self.kill()
         self.start()
 
@@ -121,12 +120,12 @@ class BrokerProcess:
         return "\n".join(self.log_text().splitlines()[-lines:])
 
     def check_log(self, since: int = 0) -> None:
-        """No traceback, whatever was done to the broker; `since` is how long the text was before."""
+        """Checks that the log has no traceback. `since` is the former length of the log; only the text after it is checked."""
         text = self.log_text()[since:]
         assert "Traceback" not in text, f"a traceback in the broker's log:\n{text[max(0, text.index('Traceback') - 1000) :][:6000]}"
 
     def rss_bytes(self) -> int:
-        """Memory in use, from /proc."""
+        """The resident memory, from /proc."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert found is not None
@@ -134,7 +133,9 @@ class BrokerProcess:
 
 
 def eventually(is_true: object, seconds: float = 60, pause: float = 0.05) -> Any:
-    """Waits until the function answers something true, and returns that; an assertion with its last answer if it takes too long."""
+    """Calls a function until its result is true, and returns the result. If that takes too long, raises AssertionError with the last
+    result.
+    """
     assert callable(is_true)
     deadline = time.monotonic() + seconds
     while not (answer := is_true()):

@@ -1,4 +1,4 @@
-"""An authority and certificates for the tests of one module, made by openssl."""
+"""Makes a certificate authority and certificates for the tests of one module, with openssl."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Authority:
                   "-subj", f"/CN=test {name}", "-keyout", str(self._key), "-out", str(self.ca))  # fmt: skip
 
     def issue(self, name: str, subject: str = "", names: str = "DNS:localhost,IP:127.0.0.1", days: int = 2) -> Path:
-        """The path of a PEM file with both; `days` that are past make a certificate that has expired."""
+        """Makes a key and a certificate, and returns the path of a PEM file with both. A negative `days` makes an expired certificate."""
         key, request, certificate, extensions = (self._directory / f"{name}.{kind}" for kind in ("key", "csr", "crt", "ext"))
         extensions.write_text(f"subjectAltName={names}\n")
         self._run("req", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-subj", subject or f"/CN={name}",

@@ -1,6 +1,5 @@
-"""A broker process for the tests of one module, and fresh names, so that tests do not see each other's topics and groups.
-
-Each test is charged with the clients that it leaves open (`left_open.py`).
+"""Fixtures: a broker process for the tests of one module, and new names, so that tests do not see each other's topics and groups. A test
+fails if it leaves clients open (`left_open.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for all tests of a module; its end is part of the test."""
+    """One broker for all tests of a module. The tests fail if it does not stop cleanly."""
     process = BrokerProcess(tmp_path_factory.mktemp("broker"), SETTINGS).start()
     yield process
     process.stop()
@@ -48,5 +47,5 @@ def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def fresh() -> Callable[[str], str]:
-    """`fresh("topic")` is a name that no other test has."""
+    """`fresh("topic")` returns a name that no other test uses."""
     return lambda prefix: f"{prefix}-{next(_numbers)}"

@@ -1,4 +1,5 @@
-"""A transactional copy under kills: numbers that keep coming in, the copier as a process, and what the output must be.
+"""Tests a transactional copy while processes are killed: `Feed` writes numbers to a source topic, `Worker` is the process that copies them,
+and functions check the output.
 
 The copier doubles the numbers of one topic into another (`copying.py`).
 """
@@ -41,7 +42,7 @@ def fill(address: str, source: str, numbers: range) -> None:
 
 
 def read_all(address: str, topic: str, isolation: str) -> dict[int, list[Message]]:
-    """Every partition from its beginning to its end."""
+    """Reads every partition from its beginning to its end."""
     settings = {"bootstrap.servers": address, "group.id": "reader", "enable.partition.eof": True, "isolation.level": isolation}
     found: dict[int, list[Message]] = {partition: [] for partition in range(PARTITIONS)}
     ends: set[int] = set()
@@ -61,9 +62,8 @@ def read_all(address: str, topic: str, isolation: str) -> dict[int, list[Message
 
 
 def committed(address: str, group: str) -> int:
-    """How many records the group has committed, of all partitions; -1 while that is not known.
-
-    By our own client: librdkafka's admin client, asked for the offsets of a group while its coordinator moves, waits for ever or crashes.
+    """Returns how many records the group has committed in all partitions; -1 while that is not known. It uses Ottla's client, because
+    librdkafka's admin client hangs or crashes if it asks for the offsets of a group while the coordinator moves.
     """
     try:
         with ottla.client.connect(address) as client:
@@ -110,7 +110,7 @@ class Worker:
 
 
 class Feed:
-    """Numbers that keep coming into the source while everything around is killed; the retries of its producer bring each in once."""
+    """Writes numbers to the source topic while processes are killed. Its producer retries, and writes each number once."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.count = 0
@@ -133,7 +133,7 @@ class Feed:
             self.errors.append(error)
 
     def stop(self) -> int:
-        """How many numbers there are."""
+        """Stops writing, and returns the number of written numbers."""
         self._is_stopping.set()
         self._thread.join()
         assert self._client.flush(60) == 0 and not self.errors, self.errors[:1]
@@ -141,9 +141,9 @@ class Feed:
 
 
 def consumed(admin: AdminClient, group: str) -> int:
-    """How far the group has come, in records; -1 while that is not known."""
+    """Returns the group's progress in records; -1 while that is not known."""
     try:
         found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=2)[group].result(5)
-    except (KafkaException, TimeoutError):  # the broker is away
+    except (KafkaException, TimeoutError):  # the broker cannot be reached
         return -1
     return sum(max(one.offset, 0) for one in found.topic_partitions if one.error is None)

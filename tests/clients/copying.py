@@ -1,7 +1,7 @@
-"""A worker that reads one topic and writes another, exactly once: doubled numbers, offsets in the transaction. Killed at any moment.
-
-Runs as a program: `python -m tests.clients.copying BOOTSTRAP SOURCE TARGET GROUP`. One transaction in ten is aborted for no reason. After
-an error that ends a transaction the worker begins anew with new clients; it is a static member, so that it need not wait for its dead self.
+"""A program that reads numbers from one topic and writes them doubled to another one, exactly once: the offsets are part of the
+transaction. Tests kill it at any moment. It runs as: `python -m tests.clients.copying BOOTSTRAP SOURCE TARGET GROUP`. It aborts every tenth
+transaction. After an error that ends a transaction it starts again with new clients. It is a static member of its group, so that it does
+not have to wait until the session of its killed predecessor expires.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ PATIENT = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 20,
     "log_level": 0,
-    # Else librdkafka 2.16 throws its brokers away when the only one is down (KIP-1102), and keeps asking the one thrown away for offsets.
+    # Without this setting librdkafka 2.16 drops its brokers when the only one is down (KIP-1102), and then still sends requests for offsets
+    # to the dropped one.
     "metadata.recovery.strategy": "none",
 }
 
@@ -42,7 +43,7 @@ def copy(bootstrap: str, source: str, target: str, group: str) -> None:
 
 
 def copy_some(consumer: Consumer, producer: Producer, target: str, *, is_aborted: bool) -> None:
-    """One transaction. Any error leaves it to `init_transactions` of the next producer to abort what is open."""
+    """Runs one transaction. After an error, `init_transactions` of the next producer aborts the open transaction."""
     messages = [message for message in consumer.consume(RECORDS_PER_TRANSACTION, 0.05) if message.error() is None]
     if not messages:
         return

@@ -1,4 +1,4 @@
-"""Members that reject records, and what a dead-letter topic has."""
+"""Helpers for tests of dead letters: members of share groups that reject records, and functions that read the dead-letter topic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Letter(NamedTuple):
 
 
 def prepare_group(address: str, records: int, **settings: str) -> None:
-    """Records in the topic, and a group with a dead-letter topic."""
+    """Writes records to the topic, and makes a group with a dead-letter topic."""
     changes = {
         "share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "1000",
         "errors.deadletterqueue.topic.name": DLQ, "errors.deadletterqueue.copy.record.enable": "true", **settings,
@@ -44,7 +44,7 @@ def prepare_group(address: str, records: int, **settings: str) -> None:
 
 
 def is_done(address: str) -> bool:
-    """Whether the group has dealt with each record."""
+    """Whether the group has completed all records."""
     try:
         with Cluster(address) as cluster:
             return share_offsets(cluster, GROUP)[TopicPartition(TOPIC, 0)].lag == 0
@@ -53,7 +53,7 @@ def is_done(address: str) -> bool:
 
 
 def letter_count(address: str) -> int:
-    """The number of records in the dead-letter topic's only partition; 0 while it cannot be asked."""
+    """Returns the number of records in the dead-letter topic's only partition; 0 while the broker does not answer."""
     place = TopicPartition(DLQ, 0)
     try:
         with Cluster(address) as cluster:
@@ -64,7 +64,7 @@ def letter_count(address: str) -> int:
 
 
 def letters(address: str) -> list[Letter]:
-    """All records of the dead-letter topic's only partition."""
+    """Returns all records of the dead-letter topic's only partition."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "letters", "enable.auto.commit": False})
     try:
         place = StockPartition(DLQ, 0, 0)
@@ -82,7 +82,7 @@ def letters(address: str) -> list[Letter]:
 
 
 class Rejecting:
-    """A member that rejects even values and accepts the others, through every crash of a broker."""
+    """A member that rejects even values and accepts odd ones, and continues after crashes of a broker."""
 
     def __init__(self, address: str) -> None:
         self._address = address

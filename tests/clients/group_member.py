@@ -1,6 +1,7 @@
 """One member of a classic group as a process: `python -m tests.clients.group_member confluent|kafka-python ADDRESS GROUP TOPIC`.
 
-It says each change of what it owns (`{"owns": [0, 3]}`) and each value once it has committed it (`{"got": "7"}`), and leaves on SIGTERM.
+It prints each change of its partitions (`{"owns": [0, 3]}`), and each value after it has committed its offset (`{"got": "7"}`). It leaves
+the group on SIGTERM.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ BEAT_MS = 200
 class Reader(Protocol):
     def owned(self) -> list[int]: ...
     def read(self) -> list[str]:
-        """Values that were read and committed."""
+        """Returns values that were read and committed."""
 
     def close(self) -> None: ...
 

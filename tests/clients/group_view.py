@@ -1,4 +1,4 @@
-"""What the broker says of a group under either protocol: its type, its state, and who was given which partitions."""
+"""Asks the broker about a classic or consumer group: its type, its state, and the partitions of each member."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GroupView(NamedTuple):
 
     @property
     def is_shared_by(self) -> int:
-        """How many members have something; 0 while some partition has two of them."""
+        """Returns how many members have partitions; 0 while a partition has two members."""
         held = [spot for spots in self.members.values() for spot in spots]
         return sum(map(bool, self.members.values())) if len(held) == len(set(held)) else 0
 

@@ -1,6 +1,6 @@
-"""Kafka's own Java classes: its jars from Maven and the steps in `tests/clients/java`, built once into `build/java`, and a JVM to run them.
-
-The build is made anew when a source has changed: its directory bears a hash of them all. One process builds, and the others wait for it.
+"""Runs Java classes of Kafka and of `tests/clients/java` in a JVM. Kafka's jars are fetched by Maven, and the classes are built once into
+`build/java`. The name of the build's directory has a hash of all sources, so they are built again after a change. One process builds, and
+the others wait for it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ BUILD_SECONDS, RUN_SECONDS = 600, 300
 
 
 class Java:
-    """A way to run a class; `need_program` says which JVM and which Maven, or ends the test."""
+    """Runs Java classes. `need_program` returns the JVM and Maven, or skips the test."""
 
     def __init__(self, need_program: Callable[[str], str]) -> None:
         self.program, self._javac, self._maven = need_program("java"), need_program("javac"), need_program("mvn")
         self.directory = self._built()
 
     def run(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """One run of a class."""
+        """Runs a class."""
         return subprocess.run(self.command(name, *arguments), capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
 
     def command(self, name: str, *arguments: str) -> list[str]:
-        """How a class is run; quick to start, since none runs for long."""
+        """Returns the command that runs a class. Its options shorten the start, because no class runs for long."""
         options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
         return [self.program, *options, "-cp", f"{self.directory}/classes:{self.directory}/lib/*", name, *arguments]
 

@@ -1,7 +1,5 @@
-"""Charges a test with the clients that it leaves open.
-
-A client that is left open keeps talking: its sockets and threads would fail tests that come later. A file of tests with clients of other
-people imports the fixture; that of tests/clients holds for all tests there.
+"""Fails a test that leaves clients open. An open client still sends requests, and its sockets and threads would make later tests fail.
+Files of tests with third-party clients import the fixture; in tests/clients it applies to all tests.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ LEFT_SECONDS = 30
 
 
 def open_sockets() -> frozenset[str]:
-    """The sockets of this process, as the kernel names them (`socket:[12345]`); empty where there is no /proc."""
+    """Returns the sockets of this process by their kernel names (`socket:[12345]`); empty without /proc."""
     found = []
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
         try:
@@ -29,14 +27,14 @@ def open_sockets() -> frozenset[str]:
 
 
 def left_open(sockets: frozenset[str], threads: frozenset[threading.Thread]) -> list[str]:
-    """What is open now and was not then."""
+    """Returns the sockets and threads that exist now and did not exist before."""
     running = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in threads]
     return sorted(open_sockets() - sockets) + sorted(running)
 
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_open() -> Iterator[None]:
-    """Fails the test that leaves a client's socket or thread open, and not one that comes after it."""
+    """Fails a test that leaves a client's socket or thread open, so that no later test fails because of it."""
     sockets, threads = open_sockets(), frozenset(threading.enumerate())
     yield
     deadline = time.monotonic() + LEFT_SECONDS

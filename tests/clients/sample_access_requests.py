@@ -1,4 +1,4 @@
-"""Sensible requests about logins, users, delegation tokens and ACLs; see `sample_requests.py`."""
+"""Sample requests about logins, users, delegation tokens and ACLs; see `sample_requests.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sensible requests about what brokers and controllers say to each other, and the registration of brokers; see `sample_requests.py`."""
+"""Sample requests between brokers and controllers, and about the registration of brokers; see `sample_requests.py`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _alter_partition(world: World, make: In, cls: Any) -> Any:
 
 
 def _envelope(_world: World, make: In, cls: Any) -> Any:
-    """With a request that is not for the controller."""
+    """Returns an Envelope with a request that is not for the controller."""
     principal = bytes.fromhex("0000 05 55736572 02 61 00 00")
     return make(cls, request_data=bytes(20), request_principal=principal, client_host_address=bytes(4))
 

@@ -1,4 +1,4 @@
-"""Sensible requests about the cluster: settings, quotas, features, versions and telemetry; see `sample_requests.py`."""
+"""Sample requests about the cluster: settings, quotas, features, versions and telemetry; see `sample_requests.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sensible requests about classic and consumer groups and their offsets; see `sample_requests.py`."""
+"""Sample requests about classic and consumer groups and their offsets; see `sample_requests.py`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""A sensible request for every API that is served, in every version, so that the answers are full ones, with topics and members in them.
-
-`REQUESTS` has a maker for each API key. The makers are in `sample_*_requests.py`, one file for each subject, and talk about a `World`
-(`sample_world.py`). `MAY_ANSWER` has the errors that an API may answer.
+"""Makes a valid sample request for every supported API in every version, whose answer has contents such as topics and members. `REQUESTS`
+has a function for each API key. The functions are in `sample_*_requests.py`, one file for each subject; they name the topics and groups of
+a `World` (`sample_world.py`). `MAY_ANSWER` has the errors that an API may answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sensible requests about share groups, and to share coordinators; see `sample_requests.py`."""
+"""Sample requests about share groups, and to share coordinators; see `sample_requests.py`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def member_id(world: World) -> str:
 
 
 def join(world: World, group: str) -> str:
-    """A member joins a share group; its id."""
+    """Makes a member join a share group; returns the member id."""
     member = member_id(world)
     beat = ShareGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=JOINING, subscribed_topic_names=[world.topic])
     eventually(lambda: world.client.ask(beat, 1).error_code == 0)
@@ -41,7 +41,7 @@ def join(world: World, group: str) -> str:
 
 
 def left_group(world: World) -> str:
-    """A share group without members."""
+    """Makes a share group without members."""
     group = world.fresh("share-group")
     leaving = ShareGroupHeartbeatRequest(group_id=group, member_id=join(world, group), member_epoch=LEAVING)
     assert world.client.ask(leaving, 1).error_code == 0
@@ -75,7 +75,7 @@ def fetch_anew(world: World, make: In, _cls: Any) -> Any:
 
 
 def acknowledge(world: World, make: In, cls: Any) -> Any:
-    """The second request of a session; nothing was acquired, so there is nothing to speak of."""
+    """Returns the second request of a session, without acknowledgements because no record was acquired."""
     group = world.fresh("share-group")
     member = join(world, group)
     assert world.client.ask(fetch(world, make, group, member), make.version).error_code == 0
@@ -106,7 +106,7 @@ def delete_offsets(world: World, make: In, cls: Any) -> Any:
 
 
 def to_coordinator(partition: Any, topic: type[Any], **fields: Any) -> Any:
-    """What only brokers send: one partition of one topic."""
+    """Returns a request that only brokers send, about one partition of one topic."""
 
     def maker(world: World, make: In, cls: Any) -> Any:
         one = make(partition, partition=0, **fields)

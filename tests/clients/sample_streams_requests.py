@@ -1,4 +1,4 @@
-"""Sensible requests about streams groups; see `sample_requests.py`."""
+"""Sample requests about streams groups; see `sample_requests.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def joining(world: World, make: In, cls: Any, group: str) -> Any:
-    """A member with a state whose changelog does not exist yet."""
+    """Returns the heartbeat of a joining member with a state store whose changelog topic does not exist yet."""
     changelog = make(TopicInfo, name=world.fresh("changelog"))
     part = make(Subtopology, subtopology_id="0", source_topics=[world.topic], state_changelog_topics=[changelog])
     return make(

@@ -1,4 +1,4 @@
-"""Sensible requests about topics, their records and their replicas; see `sample_requests.py`."""
+"""Sample requests about topics, their records and their replicas; see `sample_requests.py`."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _describe_segments(world: World, _make: In, cls: Any) -> Any:
 
 
 def _mirror_records(world: World, _make: In, cls: Any) -> Any:
-    """One batch of leader epoch 0 for a topic that mirrors another cluster's, and has leader epoch 1."""
+    """Returns a MirrorRecords request with one batch of leader epoch 0, for a mirrored topic with leader epoch 1."""
     name, settings = world.fresh("mirror"), {"ottla.mirror.source": "a:b", "ottla.leader.epoch.min": "1"}
     configs = [create_topics.CreatableTopicConfig(name=key, value=value) for key, value in settings.items()]
     world.client.ask(world.make_topic(7, name, configs=configs), 7)

@@ -1,4 +1,4 @@
-"""Sensible requests about transactions, their producers and staged records; see `sample_requests.py`."""
+"""Sample requests about transactions, their producers and staged records; see `sample_requests.py`."""
 
 from __future__ import annotations
 

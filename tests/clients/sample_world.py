@@ -1,4 +1,5 @@
-"""What sample requests talk about: a broker with a topic and its records, a group with a member and offsets, and open transactions."""
+"""The objects that sample requests name: a broker with a topic and its records, a group with a member and offsets, and open transactions.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ NOT_YET = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVA
 
 
 def batch(count: int = 3, **options: Any) -> bytes:
-    """A batch of small records of the year 2023."""
+    """Returns a batch of small records with timestamps of the year 2023."""
     return bytes(encode_batch([Record(0, 1_700_000_000_000 + n, b"key", b"value", (("h", b"1"),)) for n in range(count)], **options))
 
 
 class World:
-    """One broker with something of everything in it."""
+    """A broker with topics, records, groups and transactions."""
 
     def __init__(self, client: WireClient) -> None:
         self.client = client
@@ -64,7 +65,7 @@ class World:
         return name
 
     def join(self, group: str) -> tuple[str, int]:
-        """One member joins and receives its assignment: (member id, generation)."""
+        """Makes a member join and get its assignment; returns (member id, generation)."""
         protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=b"\0\0" + bytes(8))
         request = join_group.JoinGroupRequest(
             group_id=group, session_timeout_ms=NEVER_EXPIRES_MS, rebalance_timeout_ms=NEVER_EXPIRES_MS,
@@ -85,11 +86,11 @@ class World:
         return joined.member_id, joined.generation_id
 
     def transaction(self, topic: str | None = None) -> tuple[str, int, int]:
-        """A transaction that is open: (transactional id, producer id, epoch); with `topic`, that has a partition in it."""
+        """Begins a transaction, with `topic` one that has a partition of it; returns (transactional id, producer id, epoch)."""
         name = self.fresh("transaction")
         init = load(22)[0](transactional_id=name, transaction_timeout_ms=NEVER_EXPIRES_MS)
         answer = self.client.ask(init, 4)
-        if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # as Apache Kafka says for a moment
+        if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # which Apache Kafka answers for a moment
             answer = eventually(lambda: None if (found := self.client.ask(init, 4)).error_code in NOT_YET else found)
         assert answer.error_code == 0, answer
         if topic is not None:
@@ -110,7 +111,7 @@ class World:
         return request
 
     def stage(self, token: bytes, records: bytes, *, chunk: int = 0, attempt: int = 1) -> stage_records.StageRecordsRequest:
-        """Puts a chunk aside for the topic's first partition."""
+        """Stages a chunk for the topic's first partition."""
         partition = stage_records.StagePartition(index=0, chunk=chunk, records=records)
         topic = stage_records.StageTopic(name=self.topic, partitions=[partition])
         return stage_records.StageRecordsRequest(batch_token=token, attempt_id=attempt, topics=[topic])
@@ -125,14 +126,14 @@ class World:
         return request
 
     def first_heartbeat(self, group: str) -> dict[str, Any]:
-        """What a member of the consumer protocol says when it joins."""
+        """Returns the heartbeat by which a member of the consumer protocol joins."""
         return {
             "group_id": group, "member_id": self.fresh("member"), "member_epoch": 0, "rebalance_timeout_ms": NEVER_EXPIRES_MS,
             "subscribed_topic_names": [self.topic], "server_assignor": "range", "topic_partitions": [],
         }  # fmt: skip
 
     def request(self, key: int, version: int) -> Request:
-        """A request that this broker has every reason to grant."""
+        """Returns a request that this broker executes without an error."""
         from tests.clients.sample_requests import REQUESTS  # its makers need this class
 
         made: Request = REQUESTS[key](self, In(version), load(key)[0])
@@ -149,5 +150,5 @@ Maker = Callable[[World, In, Any], Any]
 
 
 def plain(**fields: Any) -> Maker:
-    """Makes requests that say nothing about the world."""
+    """Returns a function that makes requests which name no object of the world."""
     return lambda _world, make, cls: make(cls, **fields)

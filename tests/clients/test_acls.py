@@ -1,4 +1,6 @@
-"""Access rules of a broker process: kept over restarts, refused starts, and what a stock administrator sees."""
+"""Access rules of a broker process are kept over restarts, wrong settings refuse the start, and a stock admin client lists and changes
+rules.
+"""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ SECONDS = 150
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """One test's coroutine, within a limit."""
+    """Runs a test's coroutine with a time limit."""
     asyncio.run(asyncio.wait_for(work, SECONDS))
 
 
 class Clients:
-    """Makes clients that close themselves."""
+    """Makes clients that are closed at the end of the test."""
 
     def __init__(self, address: str) -> None:
         self.address = address

@@ -1,4 +1,6 @@
-"""Apache Kafka's own command-line tools and ours on the same lines: equal output, or a reason why not; and lines of Kafka's tutorials."""
+"""Apache Kafka's command-line tools and Ottla's print the same for the same command lines, except for declared differences. Command lines
+of Kafka's tutorials work too.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ SETTINGS = (
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[str], str]) -> dict[str, Verdict]:
-    """All cases on two brokers that both began with nothing: one for Kafka's tools, in one JVM, and one for ours."""
+    """Runs all cases on two empty brokers: one for Kafka's tools, in one JVM, and one for Ottla's."""
     java = Java(need_program)
 
     def on_new_broker(name: str, run: Callable[[str, Path], list[Seen]]) -> list[Seen]:
@@ -51,12 +53,12 @@ def test_no_line_ends_in_a_traceback(verdicts: dict[str, Verdict]) -> None:
     assert [name for name, verdict in verdicts.items() if "Traceback" in verdict.ours.stderr] == []
 
 
-# Lines as the documentation of Kafka 2.x, 3.x and 4.x has them, pasted into a shell
+# Command lines from the documentation of Kafka 2.x, 3.x and 4.x, pasted into a shell
 
 
 @pytest.fixture(scope="module")
 def bin_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with `bin/kafka-topics.sh` and so on."""
+    """Makes a directory with `bin/kafka-topics.sh` and the other tools."""
     home = tmp_path_factory.mktemp("kafka")
     command = [sys.executable, "-m", "ottla.cli.main", "shims", "install", str(home / "bin")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
@@ -66,7 +68,7 @@ def bin_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tutorial_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A new broker for each tutorial: the lines of one set quotas that would slow down another."""
+    """A new broker for each tutorial, because one tutorial sets quotas that would slow down another."""
     process = BrokerProcess(tmp_path, SETTINGS).start()
     yield process
     process.stop()
@@ -77,7 +79,7 @@ Paste = Callable[[str], str]
 
 @pytest.fixture
 def paste(bin_directory: Path, tutorial_broker: BrokerProcess) -> Paste:
-    """Runs a line of a tutorial; only the port is another."""
+    """Runs a command line of a tutorial; only the port is changed."""
 
     def run(line: str) -> str:
         line = line.replace("localhost:9092", tutorial_broker.address)
@@ -183,7 +185,7 @@ NOT_HERE = (
 
 
 def test_lines_of_the_operations_guide(paste: Paste, bin_directory: Path, tutorial_broker: BrokerProcess) -> None:
-    """Each works when it is pasted, or says in one line why not."""
+    """Each command line works when it is pasted, or prints one line that says why it does not."""
     assert "Completed" in "".join(map(paste, ACCEPTED))
     for line in NOT_HERE:
         command = ["sh", "-c", line.replace("localhost:9092", tutorial_broker.address)]

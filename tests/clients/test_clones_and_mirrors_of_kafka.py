@@ -1,4 +1,4 @@
-"""`ottla clone` and `ottla mirror` with Apache Kafka: the bytes of its segments, a move to Ottla and back, and kills."""
+"""`ottla clone` and `ottla mirror` copy topics of Apache Kafka byte for byte, move them to Ottla and back, and continue after kills."""
 
 from __future__ import annotations
 
@@ -108,13 +108,15 @@ def transact(client: Client, topic: str, *, is_commit: bool) -> None:
 
 
 def contents(client: Client, topic: str) -> list[tuple[object, ...]]:
-    """Everything that a consumer sees of committed records."""
+    """Returns all committed records that a consumer gets."""
     found = records(client, TopicPartition(topic, 0))
     return [(one.offset, one.timestamp, one.key, one.value, one.headers) for one in found]
 
 
 def test_a_move_to_ottla_and_back(server: Kafka, kafka: Client, tmp_path: Path) -> None:
-    """There: Kafka's bytes, offsets of groups, kills of the mirror and of Kafka. Back: the same offsets, with transactions."""
+    """A mirror to Ottla has Kafka's bytes and the groups' offsets, although the mirror and Kafka are killed. A mirror back to Kafka has the
+    same offsets, also with transactions.
+    """
     topic, group = "moved", "movers"
     kafka.create_topic(topic, partitions=1, replication_factor=1)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):

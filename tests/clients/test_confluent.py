@@ -66,7 +66,7 @@ def make_topic(admin: AdminClient, name: str, partitions: int = 1, **config: str
 
 
 def send(broker: BrokerProcess, topic: str, values: list[bytes | None], **settings: Any) -> list[Message]:
-    """Produces and waits for every report; each must be good."""
+    """Produces and waits for every delivery report; none may have an error."""
     reports: list[tuple[KafkaError | None, Message]] = []
     client = producer(broker, **settings)
     for value in values:
@@ -78,7 +78,7 @@ def send(broker: BrokerProcess, topic: str, values: list[bytes | None], **settin
 
 
 def read(client: Consumer, count: int, seconds: float = POLL_SECONDS) -> list[Message]:
-    """The next `count` records."""
+    """Returns the next `count` records."""
     found: list[Message] = []
     deadline = time.monotonic() + seconds
     while len(found) < count and time.monotonic() < deadline:
@@ -352,7 +352,7 @@ def test_the_older_producer_of_a_transactional_id_is_fenced(broker: BrokerProces
 
 
 def test_the_new_group_protocol(broker: BrokerProcess, fresh: Fresh, admin: AdminClient, reading: Callable[..., Consumer]) -> None:
-    """KIP-848: the broker shares out the partitions; members commit, leave and are described like those of a classic group."""
+    """KIP-848: the broker assigns the partitions; members commit, leave and are described like members of a classic group."""
     topic, group = make_topic(admin, fresh("kip848"), 4), fresh("group")
     client = producer(broker)
     for number in range(12):

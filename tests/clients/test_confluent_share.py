@@ -1,4 +1,4 @@
-"""librdkafka's share consumer, which its makers call a preview: given, accepted, released, rejected, and given to the other member."""
+"""librdkafka's share consumer (a preview): records are acquired, accepted, released, rejected, and delivered to another member."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Sharing = Callable[..., Any]
 
 @pytest.fixture
 def names(broker: BrokerProcess, fresh: Callable[[str], str]) -> tuple[str, str]:
-    """A topic with six records, and a group that begins with the first."""
+    """Makes a topic with six records, and a group that begins with the first record."""
     topic, group = fresh("shared"), fresh("sharers")
     with Cluster(broker.address) as cluster:
         create_topic(cluster, topic, partitions=1)
@@ -58,7 +58,7 @@ def seen(messages: list[Message]) -> list[tuple[int | None, int | None]]:
 
 
 def test_acknowledged_by_hand(sharer: Sharing) -> None:
-    """What is released comes again, with the next number; what is rejected does not."""
+    """A released record is delivered again with a higher delivery count; a rejected one is not."""
     calls: list[Any] = []
     with sharer(**{"share.acknowledgement.mode": "explicit"}) as consumer:
         consumer.set_acknowledgement_commit_callback(lambda offsets, error: calls.append((sorted(*offsets.values()), error)))

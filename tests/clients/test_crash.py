@@ -1,6 +1,5 @@
-"""kill -9 of the broker in the middle of work: what was acknowledged is there, once; what was known before is known after.
-
-Rounds grow by `OTTLA_CRASH_ROUNDS` (kills while 40,000 records are produced). Kills under a transactional copy are in
+"""After kill -9 of a busy broker all acknowledged records are in the log once, and the broker's other state is unchanged.
+`OTTLA_CRASH_ROUNDS` is the number of kills while 40,000 records are produced. Kills under a transactional copy are in
 `test_transactional_copy.py`.
 """
 
@@ -30,7 +29,7 @@ RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry
 
 
 def read_all(address: str, topic: str, **settings: Any) -> list[Message]:
-    """Everything that the topic holds, by assignment from the beginning to the end."""
+    """Reads all records of the topic, from the beginning to the end."""
     client = Consumer({"bootstrap.servers": address, "group.id": "reader", "enable.partition.eof": True, "check.crcs": True, **settings})
     partitions = client.list_topics(topic, 10).topics[topic].partitions
     client.assign([TopicPartition(topic, partition, 0) for partition in partitions])
@@ -52,7 +51,7 @@ def read_all(address: str, topic: str, **settings: Any) -> list[Message]:
 
 
 def check_once_and_in_order(messages: list[Message], acknowledged: dict[bytes, tuple[int, int]]) -> None:
-    """Every acknowledged value lies where its report said, and no value lies in two places; offsets have no gap."""
+    """Checks that every acknowledged value is at its reported offset, that no value is in the log twice, and that offsets have no gap."""
     places: dict[bytes, tuple[int, int]] = {}
     following: dict[int, int] = {}
     for message in messages:
@@ -68,7 +67,7 @@ def check_once_and_in_order(messages: list[Message], acknowledged: dict[bytes, t
 
 
 class CommittingConsumer:
-    """Reads along and commits; knows the highest offset per partition whose commit was acknowledged."""
+    """Reads and commits while records are produced. Knows the highest offset of each partition whose commit was acknowledged."""
 
     def __init__(self, address: str, topic: str, group: str) -> None:
         self.committed: dict[int, int] = {}
@@ -100,7 +99,7 @@ class CommittingConsumer:
                 continue
 
     def stop(self) -> dict[int, int]:
-        """Returns what was committed, once something was."""
+        """Waits until an offset was committed, stops, and returns the committed offsets."""
         eventually(lambda: bool(self.committed))
         self.is_stopping.set()
         self.thread.join(60)
@@ -110,7 +109,7 @@ class CommittingConsumer:
 
 
 def produce_under_kills(broker: BrokerProcess, topic: str, round_number: int) -> dict[bytes, tuple[int, int]]:
-    """One round: 40,000 records, in the middle of them a kill; answers where each was said to be."""
+    """Runs one round: produces 40,000 records and kills the broker meanwhile. Returns the reported offset of each record."""
     acknowledged: dict[bytes, tuple[int, int]] = {}
     failures: list[KafkaError] = []
 
@@ -164,7 +163,7 @@ def test_acknowledged_records_and_offsets_survive_kills(own_broker: BrokerProces
 
 
 def state_of(client: WireClient, world: World) -> dict[str, Any]:
-    """What clients can learn of topics, configurations, groups, offsets, transactions and producers."""
+    """Returns everything that clients can ask about topics, configurations, groups, offsets, transactions and producers."""
     asked = {
         "topics": (3, 12), "offsets": (9, 8), "group": (15, 5), "configuration": (32, 4), "groups": (16, 4), "ends": (2, 7),
         "producers": (61, 0), "transactions": (66, 0), "quotas": (48, 1),
@@ -173,14 +172,14 @@ def state_of(client: WireClient, world: World) -> dict[str, Any]:
 
 
 def shown(state: dict[str, Any]) -> dict[str, str]:
-    """As text, without leader epochs: a broker that starts begins a new one, as in Kafka's own metadata quorum."""
+    """Returns the state as text, without leader epochs: a broker begins a new one at its start, as Kafka does."""
     return {name: re.sub(r"leader_epoch=\d+", "", repr(answer)) for name, answer in state.items()}
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
 def test_what_was_known_before_is_known_after(own_broker: BrokerProcess, is_killed: bool) -> None:
     broker = own_broker.start()
-    broker.restart()  # now the port is a given one, in the listing of settings too
+    broker.restart()  # now the port is set explicitly, also in the list of settings
     with WireClient(broker.port) as client:
         world = World(client)
         for key, version in ((33, 2), (49, 1), (37, 3), (8, 8)):
@@ -224,5 +223,5 @@ def test_a_repeated_batch_is_known_after_a_restart(own_broker: BrokerProcess, is
         broker.restart()
     with WireClient(broker.port) as client:
         assert [send(records, client) for records in batches[1:]] == first[1:]
-        assert send(batches[0], client)[0] in (45, 46)  # older than the last five: refused, and never appended again
+        assert send(batches[0], client)[0] in (45, 46)  # older than the last five batches: refused, and not appended again
         assert read_all(broker.address, "repeated")[-1].offset() == 11

@@ -1,6 +1,5 @@
-"""kill -9 amid the creation and deletion of topics: what was acknowledged holds, and every topic that is there can be written.
-
-Rounds grow by `OTTLA_ADMIN_ROUNDS`.
+"""After kill -9 during the creation and deletion of topics, all acknowledged changes are kept, and every existing topic can be written.
+`OTTLA_ADMIN_ROUNDS` is the number of rounds.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def delete(client: WireClient, name: str) -> int:
 
 
 def write(client: WireClient, name: str) -> list[int]:
-    """To each partition; the errors."""
+    """Writes a record to each partition; returns the errors."""
     data = [produce.PartitionProduceData(index=index, records=batch()) for index in range(PARTITIONS)]
     topic = produce.TopicProduceData(name=name, partition_data=data)
     answer: Any = client.ask(produce.ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 9)
@@ -50,7 +49,9 @@ def topics_of(client: WireClient) -> set[str]:
 
 
 class Changing(threading.Thread):
-    """Creates, deletes and writes until the broker is gone. `known`: whether a topic is there, None while that is not certain."""
+    """Creates topics, deletes them and writes to them until the broker is killed. `known` says whether a topic exists, None if that is not
+    certain.
+    """
 
     def __init__(self, port: int, known: dict[str, bool | None], seed: int) -> None:
         super().__init__(daemon=True)

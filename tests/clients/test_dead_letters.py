@@ -1,4 +1,6 @@
-"""Dead letters of share groups on real brokers: consumers reject records, brokers are killed, and the dead-letter topic has each one."""
+"""Dead letters of share groups on a real broker: consumers reject records, the broker is killed, and every rejected record is in the
+dead-letter topic.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def prepare(broker: BrokerProcess, records: int, **settings: str) -> None:
-    """A topic with records, and a group with a dead-letter topic that does not exist yet."""
+    """Makes a topic with records, and a group with a dead-letter topic that does not exist yet."""
     with Cluster(broker.address) as cluster:
         create_topic(cluster, TOPIC, partitions=1)
     prepare_group(broker.address, records, **settings)
@@ -69,7 +71,9 @@ def test_librdkafka_rejects_and_the_copy_has_the_record_and_its_context(own_brok
 
 
 def test_no_dead_letter_is_lost_when_the_broker_is_killed(own_broker: BrokerProcess) -> None:
-    """kill -9 between the stored decision, the copy and the end of it: each rejected record is copied at least once, no other one is."""
+    """The broker is killed between the stored rejection, the copy and the end of the copy. Each rejected record is copied at least once,
+    and no other record is copied.
+    """
     prepare(own_broker, RECORDS, **{"share.delivery.count.limit": "25"})
     member = Rejecting(own_broker.address)
     try:
@@ -125,7 +129,9 @@ def deny_writing(address: str) -> None:
 
 
 def test_a_user_cannot_write_through_a_group_into_a_topic_that_its_owner_has_not_opened(tmp_path: Path) -> None:
-    """Only the setting of the topic opens it: then the broker writes, although the user may not."""
+    """A group cannot write dead letters to a topic unless a setting of the topic allows it. With the setting the broker writes, although
+    the user has no permission.
+    """
     broker = BrokerProcess(tmp_path, ACL_SETTINGS).start()
     try:
         deny_writing(broker.address)
@@ -156,6 +162,6 @@ def test_a_user_cannot_write_through_a_group_into_a_topic_that_its_owner_has_not
 
 
 def has_dealt_with(broker: BrokerProcess, offset: int) -> bool:
-    """Whether the group has dealt with all records up to `offset`."""
+    """Whether the group has completed all records up to `offset`."""
     with Cluster(broker.address) as cluster:
         return share_offsets(cluster, GROUP)[TopicPartition(TOPIC, 0)].lag == len(CLOSED) - offset

@@ -1,4 +1,4 @@
-"""Delegation tokens from end to end: Kafka's own tool and producer beside ours, and what becomes of a connection when its token ends."""
+"""Delegation tokens work with Kafka's tool and producer and with Ottla's, and a connection ends when its token expires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's own DumpLogSegments reads our directories without a complaint, and what it prints is what was written."""
+"""Kafka's DumpLogSegments reads Ottla's data directories without an error, and prints the records that were written."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ KEYED = re.compile(r"^\| offset: (\d+) .* key: (\S+) payload: (\S+)$", re.MULTIL
 
 @pytest.fixture(scope="module")
 def values() -> list[bytes]:
-    """Text that does not compress well, 2 KB each, so that the log has segments and indexes."""
+    """Returns texts of 2 KB that do not compress well, so that the log has several segments and indexes."""
     source = random.Random(1)
     return [f"{number}-{source.randbytes(1000).hex()}".encode() for number in range(RECORDS_PER_CODEC * len(CODECS))]
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, values: list[bytes]) -> Path:
-    """The data directory of a broker that has written something of everything, and was stopped."""
+    """The data directory of a stopped broker that has written files of all kinds."""
     process = BrokerProcess(tmp_path_factory.mktemp("broker"), [*SETTINGS, "log.cleaner.backoff.ms=50"]).start()
     try:
         write_everything(process, values)
@@ -71,7 +71,7 @@ def send(process: BrokerProcess, topic: str, values: Sequence[bytes], **settings
 def write_transactions(process: BrokerProcess) -> None:
     client = Producer({"bootstrap.servers": process.address, "transactional.id": "writer"})
     client.init_transactions(SECONDS)
-    # The last one is large: a clean stop writes no snapshot of producers for a few last bytes.
+    # The last batch is large, because a clean stop writes no producer snapshot for a few new bytes.
     for value, is_committed in ((b"kept", True), (b"dropped", False), (b"kept-too" * 700, True)):
         client.begin_transaction()
         client.produce("transactions", value, partition=0)
@@ -99,7 +99,7 @@ def compact(process: BrokerProcess) -> None:
         send(process, "compacted", [b"%d-%s" % (key, os.urandom(5).hex().encode()) for key in range(10)])
         try:
             first = log.read_bytes()[:8]
-        except FileNotFoundError:  # the moment between the names of the old segment and those of the compacted one
+        except FileNotFoundError:  # the moment in which the compacted segment replaces the old one
             return False
         return len(first) == 8 and int.from_bytes(first, "big") > 0
 
@@ -108,7 +108,7 @@ def compact(process: BrokerProcess) -> None:
 
 @pytest.fixture
 def dump(need_program: Callable[[str], str]) -> Callable[..., str]:
-    """`dump(files, "--option")` answers what the tool prints; complaints of any kind fail the test."""
+    """`dump(files, "--option")` returns the output of the tool; errors and warnings fail the test."""
     java = Java(need_program)
 
     def run(files: Sequence[Path], *options: str) -> str:

@@ -1,4 +1,4 @@
-"""A single broker whose disk is full: what docs/operations.md says that an operator can do."""
+"""An operator can repair a single broker with a full disk as docs/operations.md describes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""The captured conversations of real clients, held again with a new broker: it answers as it did then.
-
-Values that a broker or a client draws at random (`DRAWN`) may differ. The first answer that has a new one teaches it, and later requests
-are sent with it.
+"""Sends the recorded requests of real clients to a new broker and compares the answers with the recorded ones. Random values of a broker or
+a client (`DRAWN`) may differ: the test takes the new value from the first answer that has it, and puts it into later requests.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ SECONDS = 60
 
 @dataclass
 class Talk:
-    """A conversation that is held again."""
+    """The replay of one recording."""
 
     port: int
     learned: dict[Any, Any] = field(default_factory=dict)
@@ -46,7 +44,7 @@ class Talk:
         connection.sendall(write_request(key, version, correlation_id, client_id, encoder(type(body), version)(body)))
 
     def now(self, value: Any) -> Any:
-        """The value with what was learned in the place of what was drawn then; messages are changed in place."""
+        """Returns the value with the recorded random values replaced by the new ones; messages are changed in place."""
         if isinstance(value, Struct):
             for name, old in ((each.name, getattr(value, each.name)) for each in value.__fields__):
                 new = self.now(old)
@@ -85,7 +83,7 @@ class Talk:
 
 
 def batches(records: memoryview) -> list[bytes]:
-    """The batches. A marker is stripped of its times and its CRC, because the broker writes it."""
+    """Returns the batches. Times and CRC of markers are removed, because the broker makes them."""
     found = []
     for position, header in iter_batches(records):
         batch = bytearray(records[position : position + header.size_bytes])

@@ -1,4 +1,4 @@
-"""Answers to group requests that no stock client sends."""
+"""Tests the answers to group requests that no stock client sends."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_offsets_of_partitions_that_do_not_exist_are_errors_of_their_own(world: 
 
 
 def test_a_group_without_a_name_is_one_that_is_not_there(world: World) -> None:
-    """Only deleting offsets is refused because of the name."""
+    """A group with an empty name is answered like an unknown group; only deleting its offsets is refused because of the name."""
     world.join("named")
     [deleted] = world.client.ask(DeleteGroupsRequest(groups_names=[""]), 2).results
     assert deleted.error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -57,7 +57,9 @@ def test_a_group_without_a_name_is_one_that_is_not_there(world: World) -> None:
 
 
 def test_a_request_for_a_member_id_needs_no_subscription(world: World) -> None:
-    """Also not in a group of the new protocol, which has to read what a classic member subscribes to."""
+    """A classic member can ask for a member id without a subscription, also in a group of the new protocol, which otherwise has to parse
+    subscriptions of classic members.
+    """
     beat = ConsumerGroupHeartbeatRequest(
         group_id="both", member_id="m", rebalance_timeout_ms=1000, subscribed_topic_names=[world.topic], topic_partitions=[]
     )

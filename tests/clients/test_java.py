@@ -1,4 +1,4 @@
-"""Kafka's Java client against a broker process: one JVM goes through the steps of `tests/clients/java`, and each must have seen this."""
+"""Kafka's Java client against a broker process: one JVM runs the steps of `tests/clients/java`, and the tests check the output of each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WANTED = {
 
 @pytest.fixture(scope="module")
 def seen(broker: BrokerProcess, need_program: Callable[[str], str]) -> dict[str, str]:
-    """What the steps have printed."""
+    """The output of the steps."""
     done = Java(need_program).run("steps.Steps", broker.address)
     print(done.stderr)  # pytest shows it beside a step that failed
     lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())

@@ -1,4 +1,6 @@
-"""Kafka's own tools in Java with JAAS lines and TLS: each mechanism, right and wrong credentials, users, rules; ours on the same lines."""
+"""Kafka's Java tools with JAAS lines and TLS: each mechanism, correct and wrong credentials, users and rules. Ottla's tools run the same
+command lines.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ CAROL = ("--entity-type", "users", "--entity-name", "carol")
 
 
 class Line(NamedTuple):
-    """A line of one of Kafka's tools, by the name of a file of client properties."""
+    """A command line of one of Kafka's tools, with the name of a file of client properties."""
 
     tool: str
     login: str
@@ -60,7 +62,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def logins(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with files of client properties; their names are those of the lines."""
+    """A folder with the files of client properties that the command lines name."""
     folder = tmp_path_factory.mktemp("logins")
     for mechanism in MECHANISMS:
         for user, name in ((None, "administrator"), ("alice", "alice")):
@@ -83,7 +85,7 @@ def words_of(line: Line, broker: Broker, logins: Path) -> list[str]:
 def theirs(
     broker: Broker, logins: Path, tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[str], str]
 ) -> dict[str, Seen]:
-    """What each line came to, all in one JVM."""
+    """The result of each command line; all run in one JVM."""
     folder = tmp_path_factory.mktemp("lines")
     script = []
     for name, line in LINES.items():

@@ -1,7 +1,6 @@
-"""Share groups as Kafka's Java client sees them: one JVM goes through `ShareGroups` and `ShareAdministration`, others are killed at work.
-
-A record is shown as `value:number of the delivery`. Apache Kafka 4.3 with the same settings shows the same in every step; it does not know
-the settings of "dead letters" (KIP-1191, Kafka 4.4).
+"""Share groups with Kafka's Java client: one JVM runs the steps of `ShareGroups` and `ShareAdministration`, and other JVMs are killed while
+they consume. A record is printed as `value:delivery count`. Apache Kafka 4.3 with the same settings prints the same in every step; it does
+not know the settings of dead letters (KIP-1191, Kafka 4.4).
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def sharing_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerP
 
 @pytest.fixture(scope="module")
 def seen(sharing_broker: BrokerProcess, java: Java) -> dict[str, str]:
-    """What the steps have printed."""
+    """The output of the steps."""
     done = java.run("steps.Steps", sharing_broker.address, "share")
     print(done.stderr)  # pytest shows it beside a step that failed
     lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())
@@ -96,7 +95,7 @@ PATIENCE_SECONDS = 150
 
 
 class Worker:
-    """A share consumer in a JVM of its own, and what it has said so far."""
+    """A share consumer in its own JVM, and its output so far."""
 
     def __init__(self, java: Java, broker: BrokerProcess, group: str, topic: str, task: str) -> None:
         command = java.command("steps.ShareWorker", broker.address, group, topic, task)
@@ -111,7 +110,7 @@ class Worker:
             self.said.append(tuple(line.split()))
 
     def got(self) -> list[tuple[int, int]]:
-        """Offsets and numbers of deliveries, in the order in which they came."""
+        """Returns offsets and delivery counts, in the order of their output."""
         return [(int(line[1]), int(line[2])) for line in list(self.said) if line[0] == "got"]
 
     def done(self) -> set[int]:
@@ -161,7 +160,7 @@ def produce(broker: BrokerProcess, topic: str, count: int) -> None:
 
 
 def still_to_do(broker: BrokerProcess, group: str, topic: str) -> int | None:
-    """How many records are not dealt with for good; None while the broker cannot say."""
+    """Returns how many records are not completed; None while the broker does not answer."""
     try:
         with Cluster(broker.address) as cluster:
             return share_offsets(cluster, group)[TopicPartition(topic, 0)].lag
@@ -172,8 +171,10 @@ def still_to_do(broker: BrokerProcess, group: str, topic: str) -> int | None:
 def test_killed_members_and_killed_brokers_lose_nothing_and_repeat_nothing_that_was_done(
     crashing: BrokerProcess, worker: Callable[..., Worker]
 ) -> None:
-    """One member is killed while it holds records, then the broker, twice, while another works through two hundred. Locks last for a
-    minute: what another is given before is given because a connection has broken."""
+    """A member is killed while it has acquired records. Then the broker is killed twice while another member processes two hundred records.
+    No record is lost, and no accepted record is delivered again. Locks last for a minute, so records that are delivered again earlier were
+    released because a connection was closed.
+    """
     prepare(crashing, "g", "t")
     produce(crashing, "t", 5)
     holder = worker(crashing, "g", "t", "hold")
@@ -190,7 +191,7 @@ def test_killed_members_and_killed_brokers_lose_nothing_and_repeat_nothing_that_
         crashing.crash()
         eventually(lambda: still_to_do(crashing, "g", "t") == 0, seconds=PATIENCE_SECONDS)
     assert {offset for offset, _ in working.got()} == set(range(405))
-    # What was sent as the broker died may have been applied; what was confirmed has been.
+    # Acknowledgements that were sent when the broker died may have been applied; confirmed ones were applied.
     assert len(working.done()) >= 405 - 2 * RECORDS_IN_FLIGHT
     finished: set[int] = set()
     for line in working.said:

@@ -1,8 +1,8 @@
 """Kafka Streams' Java client in a streams group (KIP-1071): a word count with a repartition topic and a changelog in several instances, and
 a join of a stream with a table whose results are counted per window.
 
-Instances are killed, added and closed, and the broker is killed, while records keep coming in. Every key's counts in the output are 1, 2, 3
-and so on: nothing is lost, nothing is counted twice.
+Instances are killed, added and closed, and the broker is killed, while records are written. Every key's counts in the output are 1, 2, 3
+and so on, so no record is lost or counted twice.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TASKS = {f"{subtopology}_{partition}" for subtopology in "01" for partition in r
 
 
 class Instance:
-    """An instance of the application in a JVM of its own."""
+    """An instance of the application in its own JVM."""
 
     def __init__(self, java: Java, broker: BrokerProcess, state: Path, topology: str, *settings: str) -> None:
         command = java.command("steps.StreamsWorker", broker.address, APPLICATION, str(state), topology, *settings)

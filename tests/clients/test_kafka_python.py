@@ -147,7 +147,7 @@ def test_administration_of_groups(broker: BrokerProcess, fresh: Fresh, admin: Ka
 
 
 class Member(threading.Thread):
-    """A member of a group in a thread of its own, because kafka-python joins only while it polls."""
+    """A member of a group in its own thread, because kafka-python joins only while it polls."""
 
     def __init__(self, broker: BrokerProcess, topic: str, group: str, assignor: type) -> None:
         super().__init__(daemon=True)
@@ -172,7 +172,7 @@ class Member(threading.Thread):
 
 @pytest.fixture
 def joining(broker: BrokerProcess) -> Iterator[Callable[..., Member]]:
-    """Makes members that have left at the end of the test, however it ends."""
+    """Makes members that leave at the end of the test, even if the test fails."""
     members: list[Member] = []
 
     def join(topic: str, group: str, assignor: type) -> Member:
@@ -204,7 +204,9 @@ def test_members_share_the_partitions(
 
 
 def test_new_groups_beside_a_busy_process_all_get_their_records(broker: BrokerProcess, fresh: Fresh) -> None:
-    """kafka-python must not form a group before it has the topic's metadata: it would join again, and may never finish that."""
+    """New groups get their records even if the test process is busy. kafka-python must have the topic's metadata before it forms a group;
+    otherwise it would join again, and might never finish that.
+    """
     topic = fresh("busy")
     send(broker, topic, [b"v"])
     with subprocess.Popen([sys.executable, "-c", "while 1: pass"]) as busy:

@@ -1,4 +1,4 @@
-"""kcat, as Debian packs it, against a broker process."""
+"""kcat (Debian's package) against a broker process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Kcat = Callable[..., str]
 
 @pytest.fixture
 def kcat(broker: BrokerProcess, need_program: Callable[[str], str]) -> Kcat:
-    """`kcat("-L")` runs the program and answers its stdout; it must succeed."""
+    """`kcat("-L")` runs the program, which must succeed, and returns its stdout."""
     program = need_program("kcat")
 
     def run(*arguments: str, given: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Batches that we pack by lz4, read by the decoders of the stock clients: librdkafka's, kafka-python's, aiokafka's and Java's."""
+"""Batches that Ottla compresses by lz4 are readable by librdkafka, kafka-python, aiokafka and the Java client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ TIME_MS = 1_700_000_000_000
 
 
 def batches() -> list[list[bytes]]:
-    """The values of each batch: one small block, several blocks that shrink, several that do not, and both within one batch."""
+    """The values of each batch: one small block, several compressible blocks, several incompressible ones, and both kinds within one batch.
+    """
     chance = random.Random(7)
     noise = [chance.randbytes(40_000) for _ in range(20)]
     text = [b'{"carrier": "UA", "delay": %d}' % chance.randrange(300) for _ in range(30_000)]
@@ -85,7 +86,7 @@ def test_aiokafka(address: str) -> None:
 
 @pytest.mark.timeout(900)  # the first run fetches Kafka's jars
 def test_java(tmp_path: Path, need_program: Callable[[str], str]) -> None:
-    """DumpLogSegments unpacks each batch by the class that Java's consumers use."""
+    """DumpLogSegments decompresses each batch with the class that Java's consumers use."""
     log = tmp_path / f"{TOPIC}-0" / f"{0:020}.log"
     log.parent.mkdir()
     offset = 0

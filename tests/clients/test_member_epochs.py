@@ -1,4 +1,4 @@
-"""librdkafka as a member of a group of the new protocol, while answers with its new epoch are lost (KIP-1251)."""
+"""librdkafka is a member of a group of the new protocol (KIP-848), and answers with its new epoch are lost (KIP-1251)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def own() -> Iterator[Broker]:
 
 
 def test_kip_1251_a_member_commits_before_it_has_learned_its_new_epoch(own: Broker) -> None:
-    """The coordinator has moved the member on, because it has given up what it had to. It keeps the rest, and commits for that."""
+    """The member has given up its revoked partitions, so the coordinator has raised its epoch; the answer is lost. The member still commits
+    for the partitions that it keeps.
+    """
     reconnecting = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50}
     options = {**reconnecting, "group_id": "readers", "group_protocol": "consumer", "enable_auto_commit": False}
     given_up: list[int] = []
@@ -49,7 +51,7 @@ def test_kip_1251_a_member_commits_before_it_has_learned_its_new_epoch(own: Brok
         poll_until(lambda: len(first.assignment()) == 4)
         second.subscribe(["orders"])
         members.append(second)
-        poll_until(lambda: len(second.assignment()) == 2)  # so the coordinator knows what the first has given up
+        poll_until(lambda: len(second.assignment()) == 2)  # so the coordinator knows which partitions the first member has given up
         kept = first.assignment()
         assert len(given_up) == len(kept) == 2
         for offset in range(3):

@@ -1,4 +1,4 @@
-"""Stock clients that log in with bearer tokens: right ones, wrong ones, keys that change, tokens that end."""
+"""Stock clients log in with bearer tokens: valid ones, invalid ones, after a change of the issuer's keys, and until a token expires."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def librdkafka(bootstrap: str, make: Callable[[], str], **more: Any) -> dict[str
 
 
 def outcome_of_sending(settings: dict[str, Any], topic: str) -> str:
-    """Empty once a record is acknowledged, else the text of the client's first error."""
+    """Sends a record. Returns an empty text when it is acknowledged, else the text of the client's first error."""
     found: list[str] = []
     client = Producer({**settings, "error_cb": lambda error: found.append(error.str()), "message.timeout.ms": 60_000})
     client.produce(topic, b"value", on_delivery=lambda error, _record: found.append(error.str() if error else ""))
@@ -127,11 +127,12 @@ def test_librdkafka(broker: BrokerProcess, fresh: Fresh, listener: str) -> None:
 
 @pytest.mark.parametrize("name", WRONG)
 def test_librdkafka_with_a_wrong_token(broker: BrokerProcess, fresh: Fresh, name: str) -> None:
-    """The client learns the status alone; the reason stands in the broker's log."""
+    """With a wrong token the client gets only the status; the broker's log has the reason."""
     make, reason = WRONG[name]
     error = outcome_of_sending(librdkafka(address(broker, FILE), make), fresh("token"))
     assert ("insufficient_scope" if name == "no scope" else "invalid_token") in error and reason not in error
-    # Written once the client has confirmed the status, and for one reason once in ten seconds, whichever client it is.
+    # The line is written after the client has confirmed the status, and at most once in ten seconds for each reason, for all clients
+    # together.
     eventually(lambda: any(reason in line and "mechanism=" in line for line in broker.log_text().splitlines()))
 
 
@@ -204,7 +205,7 @@ def test_a_rotated_key_is_found_without_a_restart(broker: BrokerProcess, issuer:
 
 
 def test_a_session_ends_with_its_token_and_a_fresh_one_goes_on(broker: BrokerProcess, fresh: Fresh) -> None:
-    """Tokens that end in a few seconds: the client authenticates again and loses no record (KIP-368)."""
+    """Tokens expire after a few seconds: the client authenticates again and loses no record (KIP-368)."""
     topic, answers, made = fresh("token"), [0, 0], [0]
 
     def short(_config: str) -> tuple[str, float]:
@@ -282,7 +283,7 @@ def test_our_client_with_a_wrong_token(broker: BrokerProcess, name: str) -> None
 
 
 def test_our_client_goes_on_when_its_token_ends(broker: BrokerProcess, fresh: Fresh) -> None:
-    """With tokens that end in a few seconds, blocking and on asyncio, under load."""
+    """Ottla's blocking and asyncio clients continue under load with tokens that expire after a few seconds."""
     topic, made = fresh("token"), [0]
 
     def short() -> str:

@@ -1,4 +1,4 @@
-"""What the test suites that other clients carry for themselves tripped over, as bare requests."""
+"""Errors that the test suites of other clients have found in Ottla, reproduced with single requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def world(broker: BrokerProcess) -> Iterator[World]:
 
 @pytest.mark.parametrize(("key", "version"), [(3, 9), (29, 1), (29, 2)])
 def test_bytes_behind_the_end_of_two_requests_are_passed_over(world: World, broker: BrokerProcess, key: int, version: int) -> None:
-    """segmentio/kafka-go (Go) sends one such byte with DescribeAcls, librdkafka three with Metadata."""
+    """Bytes behind the last field of DescribeAcls and Metadata requests are ignored: segmentio/kafka-go (Go) sends one such byte with
+    DescribeAcls, librdkafka three with Metadata.
+    """
     with WireClient(broker.port) as client:
         frame = client.frame(world.request(key, version), version)
         client.send(struct.pack(">i", len(frame) - 4 + 3) + frame[4:] + bytes(3))
@@ -36,7 +38,8 @@ def test_bytes_behind_the_end_of_two_requests_are_passed_over(world: World, brok
 
 
 def test_a_waiting_fetch_is_answered_when_its_topic_is_deleted(broker: BrokerProcess, fresh: Fresh) -> None:
-    """segmentio/kafka-go, TestReader: a topic is deleted and made again under a reader. No disk has failed."""
+    """segmentio/kafka-go, TestReader: a topic is deleted and created again while a reader waits. The answer must not report a failed disk.
+    """
     topic = fresh("deleted")
     with WireClient(broker.port) as admin, WireClient(broker.port) as reader:
         new = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
@@ -44,7 +47,7 @@ def test_a_waiting_fetch_is_answered_when_its_topic_is_deleted(broker: BrokerPro
         assert made.topics[0].error_code == 0
         wanted = FetchTopic(topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)])
         reader.send(reader.frame(FetchRequest(max_wait_ms=10_000, min_bytes=1, max_bytes=1000, session_epoch=-1, topics=[wanted]), 11))
-        admin.ask(ApiVersionsRequest(), 0)  # once this is answered, what was sent before it has been read: the fetch waits
+        admin.ask(ApiVersionsRequest(), 0)  # when this is answered, the broker has read the earlier request: the fetch waits
         gone = admin.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000), 4)
         assert gone.responses[0].error_code == 0
         (partition,) = reader.answer(1, 11).responses[0].partitions
@@ -53,7 +56,7 @@ def test_a_waiting_fetch_is_answered_when_its_topic_is_deleted(broker: BrokerPro
 
 @pytest.mark.parametrize(("key", "version"), [(32, 2), (32, 4), (48, 1), (50, 0)])
 def test_the_message_of_success_is_empty_and_not_null(world: World, broker: BrokerProcess, key: int, version: int) -> None:
-    """Found by kafkajs (Node): in these three Kafka answers an empty string."""
+    """Found by kafkajs (Node): in these three answers Kafka sends an empty string for success."""
     with WireClient(broker.port) as client:
         answer = client.ask(world.request(key, version), version)
     results = answer.results if key == 32 else [answer]

@@ -1,4 +1,4 @@
-"""Our own producer goes on behind a record that a broker refuses, and no transaction commits without it."""
+"""Ottla's producer continues after a record that a broker refuses, and no transaction is committed without this record."""
 
 from __future__ import annotations
 

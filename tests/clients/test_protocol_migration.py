@@ -1,7 +1,7 @@
 """librdkafka's consumers of the new group protocol (KIP-848), alone and beside classic ones, against a broker process.
 
-A group is at rest when the broker calls it stable and each member has exactly what the broker says. At each rest every partition must have
-one owner, and a record sent to each partition must reach one member, once.
+The tests wait until a group is stable: the broker reports it as stable, and each member has exactly the partitions that the broker reports.
+Then every partition must have one owner, and a record sent to each partition must reach one member, once.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Member:
 
 
 class Group:
-    """The members of one group, moved along by one thread."""
+    """The members of one group, which one thread polls."""
 
     def __init__(self, broker: BrokerProcess, name: str) -> None:
         self.broker = broker
@@ -93,7 +93,7 @@ class Group:
         self.producer.close()
 
     def rest(self, *spots: Spot) -> GroupView:
-        """Waits until the group is at rest with all of these partitions, and tries each of them."""
+        """Waits until the group is stable with all of these partitions, and tests each of them."""
         wanted = frozenset(spots)
 
         def at_rest() -> GroupView | None:
@@ -110,7 +110,7 @@ class Group:
         return found[0]
 
     def try_each(self, spots: frozenset[Spot]) -> None:
-        """A record to each partition arrives at one member, once."""
+        """Checks that a record to each partition arrives at one member, once."""
         values = set()
         for topic, partition in sorted(spots):
             self.sent += 1
@@ -198,7 +198,7 @@ def test_a_static_member_finds_its_place_again(group: Group, make_topic: MakeTop
     assert after.epoch == before.epoch
     assert after.instances.keys() == {"desk"}
     assert after.instances != before.instances
-    second = group.join(topic, group_instance_id="desk")  # while the first is in use
+    second = group.join(topic, group_instance_id="desk")  # while the first process is still a member
     refusals: list[Message] = []
     eventually(lambda: refusals.extend(filter(None, [second.client.poll(0.05)])) or refusals)
     assert "still used by another member" in refusals[0].error().str()
@@ -221,7 +221,7 @@ def test_a_regular_expression_meets_new_topics(group: Group, make_topic: MakeTop
 
 
 def test_answers_that_came_too_late_are_repeated(group: Group, make_topic: MakeTopic, fresh: Fresh) -> None:
-    """The broker stands still for longer than librdkafka waits for a heartbeat's answer, just when that would give a partition away."""
+    """The broker is suspended for longer than librdkafka waits for the answer to a heartbeat, when this answer revokes a partition."""
     topic = fresh("topic")
     spots = make_topic(topic, 2)
     group.join(topic)
@@ -229,7 +229,7 @@ def test_answers_that_came_too_late_are_repeated(group: Group, make_topic: MakeT
     group.join(topic)
     eventually(lambda: len(look(group.broker.port, group.name).members) == 2, 60, 0)
     os.kill(group.broker.pid, signal.SIGSTOP)
-    time.sleep(1.2)  # the wait is librdkafka's, and there is no condition to see from here
+    time.sleep(1.2)  # librdkafka waits internally, so there is no condition to test
     os.kill(group.broker.pid, signal.SIGCONT)
     group.rest(*spots)
     assert [len(member.owned()) for member in group.members] == [1, 1]

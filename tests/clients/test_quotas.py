@@ -1,8 +1,6 @@
-"""Quotas against stock clients: a producer, a consumer and an administrator are held to their rates, others are not.
-
-A producer that sends whenever it may uses up its windows in bursts, with a long pause behind each. Its rate is taken from the end of one
-such pause to the end of a later one, so that it does not depend on where in a burst the measurement begins. A busy machine may only make
-clients slower.
+"""Quotas with stock clients: a producer, a consumer and an admin client are limited to their rates, other clients are not. A producer that
+sends as fast as it may uses up its quota in bursts, with a long pause after each. Its rate is therefore measured from the end of one pause
+to the end of a later one, so that it does not depend on the start of the measurement. A busy machine can only make clients slower.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ def set_quota(broker: BrokerProcess, *words: str) -> None:
 
 
 class Rate:
-    """Bytes that have come at times, measured between two pauses."""
+    """Measures the rate of received bytes between two pauses."""
 
     def __init__(self) -> None:
         self._last = 0.0
@@ -73,7 +71,7 @@ class Rate:
 
 
 def measure(step: Callable[[], object], rate: Rate, limit: float) -> float:
-    """The rate; measured again where it is over the limit, since a stall of the machine may look like a pause."""
+    """Returns the rate. If it is above the limit, it is measured again, because a stall of the machine may look like a pause."""
     deadline = time.monotonic() + SECONDS_MAX
     for _ in range(ATTEMPTS):
         rate.begin()
@@ -120,7 +118,7 @@ def test_a_producer_that_ignores_throttling_is_held_to_its_rate_and_another_is_n
 
 @pytest.mark.parametrize("bytes_max", [10_000, 4_000_000], ids=["small-answers", "large-answers"])
 def test_a_consumer_is_held_to_its_rate(broker: BrokerProcess, bytes_max: int) -> None:
-    """It may use what its windows hold and then its rate, whatever the size of the answers that it asks for."""
+    """A consumer may use the quota of its windows at once and then its rate, whatever the size of the answers that it asks for."""
     topic, count = f"full-{bytes_max}", 150
     producer = Producer({"bootstrap.servers": broker.address, "client.id": "filler", "batch.num.messages": 1})
     for _ in range(count):
@@ -145,7 +143,7 @@ def test_a_consumer_is_held_to_its_rate(broker: BrokerProcess, bytes_max: int) -
 
 
 def test_an_administrator_is_held_to_its_rate(broker: BrokerProcess) -> None:
-    """One that does not know the refusal: each request is done, and delays the next one."""
+    """An old admin client, which does not know the error, is not refused: each request is executed, and delays the next one."""
     began, made = time.monotonic(), 0
     with AdminClient({"bootstrap.servers": broker.address, "client.id": "admin"}) as admin:
         while made < 14:
@@ -156,7 +154,8 @@ def test_an_administrator_is_held_to_its_rate(broker: BrokerProcess) -> None:
                 assert error.args[0].name() == "THROTTLING_QUOTA_EXCEEDED"
                 continue
             made += 2
-    # Four partitions were free, and the request that exceeds the quota is done before its client waits: eight in four seconds at least.
+    # Four partitions are free, and the request that exceeds the quota is executed before its client waits; so eight partitions take at
+    # least four seconds.
     assert time.monotonic() - began > 0.9 * (14 - 4 - 2) / 2
 
 

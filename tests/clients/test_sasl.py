@@ -1,4 +1,4 @@
-"""Stock clients that log in by SASL: each mechanism, right and wrong credentials, sessions that end, users who are removed."""
+"""Stock clients log in by SASL: each mechanism, correct and wrong credentials, sessions that expire, users who are removed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ REAUTH_MS = 1500
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker with a listener for SASL and one of two that any client may use."""
+    """A broker with a listener for SASL and a listener without login."""
     settings = (
         *SETTINGS,
         "listeners=SASL_PLAINTEXT://127.0.0.1:0,SHORT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
@@ -74,14 +74,14 @@ def add_alice(bootstrap: str) -> None:
 
 
 def address(broker: BrokerProcess, listener: str) -> str:
-    """Where a listener is in the broker's present life, as the log says."""
+    """Returns the address of a listener since the last start, from the broker's log."""
     line = [line for line in broker.log_text().splitlines() if "READY in" in line][-1]
     entries = line.partition("listening on ")[2].split(", ")
     return next(entry.partition("://")[2].strip() for entry in entries if entry.startswith(f"{listener}://"))
 
 
 class closing_admin:
-    """librdkafka's administrator, let go at the end."""
+    """Yields librdkafka's admin client, and drops it at the end."""
 
     def __init__(self, bootstrap: str) -> None:
         self._client: AdminClient | None = AdminClient({"bootstrap.servers": bootstrap})
@@ -107,7 +107,7 @@ def properties(bootstrap: str, mechanism: str, user: str = "alice", password: st
 
 
 def python_options(bootstrap: str, mechanism: str, user: str = "alice", password: str | None = None) -> dict[str, str]:
-    """The same for the clients in Python."""
+    """Returns the same options for the clients in Python."""
     found = properties(bootstrap, mechanism, user, password)
     return {
         "bootstrap_servers": bootstrap, "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism,
@@ -116,7 +116,7 @@ def python_options(bootstrap: str, mechanism: str, user: str = "alice", password
 
 
 def librdkafka_sends(settings: dict[str, Any], topic: str) -> list[Any]:
-    """Errors of the client and of a record."""
+    """Sends a record; returns the errors of the client and of the record."""
     errors: list[Any] = []
     client = Producer({**settings, "error_cb": errors.append, "message.timeout.ms": 60_000, "log_level": 0})
     client.produce(topic, b"value", on_delivery=lambda error, _record: errors.append(error) if error else errors.append(None))
@@ -188,7 +188,7 @@ def test_a_session_ends_again_and_again_under_load(broker: BrokerProcess, fresh:
 
 @pytest.fixture
 def logins(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When our own client has logged in, in seconds."""
+    """The times of logins of Ottla's client, in seconds."""
     times: list[float] = []
     logged_in = LoginRenewal.logged_in
 
@@ -202,7 +202,7 @@ def logins(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_our_own_client_logs_in_again_in_time(broker: BrokerProcess, logins: list[float], mechanism: str) -> None:
-    """Over several sessions, on one connection, also while other answers are awaited."""
+    """Ottla's client logs in again in time over several sessions, on one connection, also while it waits for other answers."""
     security, count = Security(properties(address(broker, "SHORT"), mechanism)), 0
     since = len(broker.log_text())
     with closing(BlockingConnection(parse_addresses(address(broker, "SHORT"))[0], security=security).open()) as connection:
@@ -288,7 +288,7 @@ def test_credentials_survive_a_restart_and_stand_nowhere_in_clear(broker: Broker
 
 
 def contents(directory: Path) -> list[bytes]:
-    """What the files hold that are there and stay."""
+    """Returns the contents of the files that exist and are not deleted."""
     found = []
     for path in directory.rglob("*"):
         try:

@@ -1,5 +1,5 @@
-"""Six members of two kinds of client in one classic group, each a process: they come, leave and are killed, and at each rest every
-partition has one owner, as the broker and as the members see it, and a record sent to it arrives at one member, once.
+"""Six members with two kinds of client in one classic group, each in its own process, join, leave and are killed. Whenever the group is
+stable, every partition has one owner, according to the broker and to the members, and a record sent to it arrives at one member, once.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class SixMembers:
         return view.state == "Stable" and owned == sorted(sorted(member.owned) for member in self.members)
 
     def rest(self) -> list[int]:
-        """Waits for it, tries each partition, and answers how many each member has."""
+        """Waits until the group is stable, tests each partition, and returns how many partitions each member has."""
         eventually(self.is_at_rest, REST_SECONDS)
         owned = sorted(partition for member in self.members for partition in member.owned)
         assert owned == list(range(PARTITIONS)), "a partition has no owner, or two"

@@ -1,4 +1,6 @@
-"""Kafka's own `kafka-streams-groups` and ours on the same lines, about two groups of one broker that differ only in their names."""
+"""Kafka's `kafka-streams-groups` and Ottla's print the same for the same command lines, about two groups of one broker that differ only in
+their names.
+"""
 
 from __future__ import annotations
 
@@ -92,12 +94,12 @@ class LivingMember(Member):
 
 
 def about(cases: tuple[Case, ...], group: str) -> list[Case]:
-    """The lines about one group."""
+    """Returns the command lines about one group."""
     return [case._replace(line=f"{TOOL} {case.line}".replace("GROUP", group).replace("INPUT", f"{group}-in")) for case in cases]
 
 
 def walk(cluster: Cluster, group: str, run: Callable[[list[Case]], list[Seen]]) -> list[Seen]:
-    """Runs all lines about a group, first with a member and then without."""
+    """Runs all command lines about a group, first with a member and then without."""
     member = LivingMember(cluster, group, f"{group}-in", "-words-repartition", "-totals-changelog")
     with member.alive():
         seen = run(about(WITH_MEMBERS, group))

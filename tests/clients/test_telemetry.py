@@ -1,4 +1,4 @@
-"""Stock clients push their metrics (KIP-714): Java's and librdkafka's, to one broker, and to the members of a cluster."""
+"""Java's client and librdkafka push their metrics (KIP-714) to a single broker and to brokers of a cluster."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def metrics(tmp_path: Path) -> Iterator[Metrics]:
 
 
 def counts(metrics: Metrics, name: str, client: str) -> None:
-    """A counter grows from one push to the next."""
+    """Checks that a counter grows from one push to the next."""
     before = eventually(lambda: metrics.value(name, client))
     eventually(lambda: metrics.value(name, client) > before)
 
@@ -93,7 +93,9 @@ def test_librdkafka(metrics: Metrics) -> None:
 
 
 def push_by_librdkafka(metrics: Metrics) -> set[float]:
-    """A producer and a consumer push until the largest latencies of both are there. The connections that the producer has opened then."""
+    """Lets a producer and a consumer push until the largest latencies of both are exported. Returns the number of connections that the
+    producer has opened by then.
+    """
     producer = Producer({"bootstrap.servers": metrics.address, "client.id": "c-producer"})
     consumer = Consumer({"bootstrap.servers": metrics.address, "client.id": "c-consumer", "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["telemetry"])

@@ -1,4 +1,4 @@
-"""Stock clients over TLS: with and without certificates of their own, with SASL, with what is wrong, and after a renewal."""
+"""Stock clients over TLS: with and without client certificates, with SASL, with wrong certificates, and after a renewal."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def librdkafka(bootstrap: str, authority: Authority, **more: str) -> dict[str, A
 
 
 def send(settings: dict[str, Any], topic: str, value: bytes = b"value", seconds: float = 60) -> Any:
-    """None, or the error of the record."""
+    """Sends a record; returns its error, or None."""
     answers: list[Any] = []
     client = Producer({**settings, "message.timeout.ms": int(seconds * 1000), "message.max.bytes": 10_000_000})
     client.produce(topic, value, on_delivery=lambda error, _record: answers.append(error))
@@ -191,11 +191,11 @@ def test_a_certificate_is_renewed_without_a_restart(broker: BrokerProcess, autho
     assert send(librdkafka(broker.address, authority), fresh("tls")) is None
 
 
-# Alterations while the broker runs. Each leaves the listener MUTUAL as it was.
+# Alterations while the broker runs. None of them changes the listener MUTUAL.
 
 
 def alter(broker: BrokerProcess, changes: dict[str, str | None], **options: Any) -> str:
-    """What IncrementalAlterConfigs answers: nothing, or the error's name and its message. None deletes a setting."""
+    """Sends IncrementalAlterConfigs; returns nothing, or the error's name and its message. The value None deletes a setting."""
     by_name = AlterConfigOpType.DELETE, AlterConfigOpType.SET
     entries = [
         ConfigEntry(f"listener.name.mutual.{name}", value, incremental_operation=by_name[value is not None])
@@ -211,14 +211,14 @@ def alter(broker: BrokerProcess, changes: dict[str, str | None], **options: Any)
 
 
 def stored(broker: BrokerProcess) -> dict[str, str]:
-    """The dynamic settings of the broker."""
+    """Returns the dynamic settings of the broker."""
     admin = AdminClient({"bootstrap.servers": address(broker, "PLAINTEXT")})
     (answer,) = admin.describe_configs([ConfigResource("broker", "0")]).values()
     return {name: entry.value for name, entry in answer.result(60).items() if entry.source == ConfigSource.DYNAMIC_BROKER_CONFIG.value}
 
 
 def shown_name(broker: BrokerProcess, authority: Authority) -> str:
-    """The name in the certificate that the listener MUTUAL shows."""
+    """Returns the name in the certificate of the listener MUTUAL."""
     host, _, port = address(broker, "MUTUAL").rpartition(":")
     context = ssl.create_default_context(cafile=str(authority.ca))
     context.load_cert_chain(authority.issue("looker"))
@@ -228,7 +228,7 @@ def shown_name(broker: BrokerProcess, authority: Authority) -> str:
 
 @pytest.fixture(scope="module")
 def unusable(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str | None]]:
-    """Alterations with which the listener could not go on."""
+    """Alterations that would make the listener unusable."""
     directory, at = tmp_path_factory.mktemp("unusable"), "-----BEGIN CERTIFICATE"
     good, other = authority.issue("good").read_text(), authority.issue("other").read_text()
     mixed, locked = directory / "mixed.pem", directory / "locked.pem"

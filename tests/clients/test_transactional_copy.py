@@ -1,8 +1,7 @@
-"""Consume, transform, produce with stock clients: the output is exactly right, whatever is aborted, abandoned or killed (I23).
-
+"""Consume, transform and produce with stock clients: the output is exactly right, whatever is aborted, abandoned or killed (I23).
 `test_random_aborts` runs a copy with each client library and ends its transactions at random: commit, abort, abort without offsets, or the
-client is thrown away and a new one takes the transactional id over. `test_kills` kills the broker and the worker with -9 while numbers
-keep coming in; `OTTLA_COPY_ROUNDS` says how often, and a table is printed at the end (`pytest -s` shows it).
+client is dropped and a new one takes over the transactional id. `test_kills` kills the broker and the worker with -9 while numbers are
+written. `OTTLA_COPY_ROUNDS` is the number of kills; a table is printed at the end (`pytest -s` shows it).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ ENDS = {"commit": 12, "abort": 5, "abort early": 2, "abandon": 1}
 
 
 class Plan:
-    """What to do with each transaction, and what was done."""
+    """How each transaction is to end, and how it ended."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
@@ -45,7 +44,7 @@ class Plan:
 
     def next_end(self) -> str:
         names = list(ENDS)
-        # The first four show one of each, so that no run is without.
+        # The first four transactions end in the four ways, so that every run has each of them.
         number = self.done.total()
         name = names[-1 - number] if number < len(names) else self._chance.choices(names, list(ENDS.values()))[0]
         self.done[name] += 1
@@ -187,7 +186,7 @@ COPIES: dict[str, Copy] = {
 
 @pytest.mark.parametrize("name", COPIES)
 def test_random_aborts(broker: BrokerProcess, fresh: Fresh, name: str) -> None:
-    """I23, I26, I32: the copy is exact, and the aborted records are there to prove that something was hidden."""
+    """I23, I26, I32: the copy is exact, and the log contains aborted records, which proves that they were hidden."""
     source, target, plan = fresh("source"), fresh("target"), Plan(seed=len(name))
     make_topics(broker.address, source, target)
     fill(broker.address, source, range(RECORDS))
@@ -207,7 +206,7 @@ def table(rounds: Counter[str], figures: dict[str, object]) -> str:
 
 @pytest.mark.timeout(120 + 30 * COPY_ROUNDS)
 def test_kills(own_broker: BrokerProcess, tmp_path: Path) -> None:
-    """I23, I28, I32, I43: each kill falls into running work, because the copy must have advanced since the one before."""
+    """I23, I28, I32, I43: each kill interrupts running work, because the copy must have advanced since the previous kill."""
     broker, chance, started = own_broker.start(), random.Random(7), time.monotonic()
     make_topics(broker.address, "source", "target")
     with AdminClient({"bootstrap.servers": broker.address, **PATIENT}) as admin:

@@ -1,4 +1,4 @@
-"""Every API in every version that the table promises: a sensible request is granted, and its answer is one of that very version."""
+"""A sample request of every API in every version that the table promises is executed, and the answer has the same version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client made of our codec and a blocking socket: exactly the request that a test wants, in exactly the version that it wants."""
+"""A client for tests, from Ottla's codec and a blocking socket: it sends exactly the request and the version that a test gives it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class WireClient:
         self.socket.close()
 
     def frame(self, request: Request, version: int) -> bytes:
-        """The whole frame, under the next correlation id."""
+        """Returns the whole frame, with the next correlation id."""
         self.correlation_id += 1
         body = encoder(type(request), version)(request)
         return write_request(type(request).API_KEY, version, self.correlation_id, self.client_id, body)
@@ -42,21 +42,21 @@ class WireClient:
         self.socket.sendall(data)
 
     def ask(self, request: Request, version: int) -> Any:
-        """The answer to a request. An API of our extensions is asked for once, as it must be."""
+        """Sends a request and returns the answer. Before the first request of an Ottla API it asks for the extensions."""
         if type(request).API_KEY >= EXTENSIONS_SINCE and not self.has_extensions:
             self.ask_for_extensions()
         self.send(self.frame(request, version))
         return self.answer(type(request).API_KEY, version)
 
     def ask_for_extensions(self) -> ApiVersionsResponse:
-        """From now on the broker serves our own APIs on this connection."""
+        """Asks for Ottla's own APIs on this connection."""
         self.has_extensions = True
         request = ApiVersionsRequest(client_software_name="wire", client_software_version="1", ottla_extensions=EXTENSIONS_VERSION)
         answer: ApiVersionsResponse = self.ask(request, 3)
         return answer
 
     def answer(self, key: int, version: int) -> Any:
-        """The next answer, which must be the one to the last request, with nothing behind its end."""
+        """Returns the next answer, which must belong to the last request and have no bytes after its end."""
         data = self.receive()
         assert data is not None, "the broker closed the connection"
         correlation_id, at = read_response_header(key, version, data)
@@ -67,7 +67,7 @@ class WireClient:
         return response
 
     def receive(self) -> bytes | None:
-        """The next frame without its size, or None when the connection is closed before or within it."""
+        """Returns the next frame without its size, or None if the connection is closed before its end."""
         size = self._exactly(4)
         if size is None:
             return None
@@ -87,7 +87,7 @@ class WireClient:
 
 
 class In:
-    """Builds messages for one version: fields that the version lacks are left out. `In(3)(MetadataRequest, topics=[...])`."""
+    """Builds messages for one version; omits fields that the version lacks. `In(3)(MetadataRequest, topics=[...])`."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -98,7 +98,7 @@ class In:
 
 
 def error_codes(message: object) -> list[int]:
-    """Every error code anywhere in an answer."""
+    """Returns all error codes in an answer, at any depth."""
     return list(_error_codes(message))
 
 

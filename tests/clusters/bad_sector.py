@@ -1,7 +1,6 @@
-"""A file with a page that cannot be read, as on a disk with a bad sector: in a process with this library the system's calls fail with EIO.
-
-A read that reaches the page ends before it, and a read that begins in it fails. It belongs to the file, not to the name: a new file in its
-place can be read.
+"""Makes a page of a file unreadable, as on a disk with a bad sector: in a process with this preloaded library, reads of the page fail with
+EIO. A read that reaches the page ends before it, and a read that begins in it fails. The fault belongs to the file, not to its name: a new
+file with the same name can be read.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class BadSector:
     """One page of one file, in the processes that are started with `prefix`."""
 
     def __init__(self, directory: Path, position: int) -> None:
-        """The page that holds the byte at `position` of the file. `directory` is on the same disk as the file."""
+        """Chooses the page that contains the byte at `position` of the file. `directory` is on the same disk as the file."""
         self._link = directory / "bad-file"
         self._compiler = shutil.which("cc")
         self.prefix = [] if self._compiler is None else self._compile(self._compiler, directory / "bad-sector.so", position)

@@ -1,8 +1,7 @@
-"""Three broker processes on a ZooKeeper, a stock producer that goes on through every fault, and the verdict on what it was answered.
-
-The producer is librdkafka's, idempotent, with `acks=all`: whatever it reports as delivered must be in the log afterwards at the offset
-that it reported, once, and in the order in which it was sent. It reports no offset for a batch whose own answer was lost or an error
-while a later batch of the same producer was acknowledged: the later sequence proves that the earlier one is in the log.
+"""Runs three broker processes on a ZooKeeper, and a stock producer that continues through all faults; at the end it checks the log against
+the delivery reports. The producer is librdkafka's, idempotent, with `acks=all`. Every record that it reports as delivered must be in the
+log once, at the reported offset, and in the order of sending. It reports no offset for a batch if the batch's own answer was lost or an
+error, but a later batch was acknowledged: the later sequence number proves that the earlier batch is in the log.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tests.fakes.tcp_proxy import TcpProxy
 PATIENT = {
     "log_level": 0,
     "reconnect.backoff.max.ms": 200,
-    "metadata.recovery.strategy": "none",  # librdkafka 2.16 throws its brokers away when none is up, and keeps waiting for one of those
+    "metadata.recovery.strategy": "none",  # librdkafka 2.16 drops its brokers when none is up, and still waits for a dropped one
 }
 SESSION_TIMEOUT_MS = 4_000
 WAIT_SECONDS = 120
@@ -42,11 +41,9 @@ BATCH_RECORDS = 4
 
 
 class Cluster:
-    """`size` brokers with ids from 1 on; started together, ended whatever happens.
-
-    With `has_proxies` each broker reaches ZooKeeper through a proxy (`to_zookeeper`) and is reached by clients and other brokers through
-    another one (`to_broker`); what it sends to the others by itself goes through theirs. `protocol` is that of their only listener, and
-    `client` what clients need for it.
+    """`size` brokers with ids from 1 on. They are started together, and ended even if a test fails. With `has_proxies` each broker connects
+    to ZooKeeper through a proxy (`to_zookeeper`), and clients and other brokers connect to it through another one (`to_broker`). `protocol`
+    is the security protocol of their only listener, and `client` has the client options for it.
     """
 
     def __init__(
@@ -98,7 +95,7 @@ class Cluster:
         return self
 
     def stop(self) -> None:
-        """The clean stop of all, one after the other; each must end by itself."""
+        """Stops all brokers cleanly, one after the other; each must end by itself."""
         for broker in self.brokers.values():
             if broker.is_running:
                 broker.stop()
@@ -119,11 +116,11 @@ class Cluster:
         return AdminClient({"bootstrap.servers": self.addresses, **self.client})
 
     def create_topic(self, name: str, partitions: int = PARTITIONS, replicas: int = 3) -> None:
-        admin = self.admin()  # a client that nothing refers to gives up
+        admin = self.admin()  # kept in a variable, because a client without references is closed
         admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(WAIT_SECONDS)
 
     def metadata(self, topic: str) -> dict[int, Any]:
-        """The partitions of a topic by their number; empty while no broker answers."""
+        """Returns the partitions of a topic by their number; empty while no broker answers."""
         try:
             found = self.admin().list_topics(topic, timeout=5).topics[topic]
         except KafkaException:
@@ -143,7 +140,7 @@ class Cluster:
         return leaders[-1]
 
     def wait_until_healthy(self, topic: str) -> None:
-        """Every partition has a leader, and all its replicas are in sync."""
+        """Waits until every partition has a leader and all its replicas are in sync."""
 
         def is_healthy() -> bool:
             found = self.metadata(topic)
@@ -156,7 +153,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def nodes(self) -> Iterator[KazooClient]:
-        """A client of ZooKeeper below the cluster's chroot."""
+        """Yields a client of ZooKeeper below the cluster's chroot."""
         client = KazooClient(self.zookeeper.connect + self.chroot)
         client.start()
         try:
@@ -166,7 +163,7 @@ class Cluster:
             client.close()
 
     def controller(self) -> int:
-        """Waits until there is a controller; its broker id."""
+        """Waits until there is a controller, and returns its broker id."""
         with self.nodes() as client:
             eventually(lambda: client.exists("/controller"), WAIT_SECONDS)
             return int(json.loads(client.get("/controller")[0])["brokerid"])
@@ -176,7 +173,7 @@ class Cluster:
             return sorted(map(int, client.get_children("/brokers/ids")))
 
     def epochs(self) -> dict[int, int]:
-        """The broker epoch of each registration."""
+        """Returns the broker epoch of each registration."""
         with self.nodes() as client:
             numbers = map(int, client.get_children("/brokers/ids"))
             return {number: client.get(f"/brokers/ids/{number}")[1].czxid for number in numbers}
@@ -216,7 +213,7 @@ class Load:
         self._thread.join(WAIT_SECONDS)
 
     def flows(self, more: int = 100) -> None:
-        """Waits until so many more records have been delivered to each partition."""
+        """Waits until this number of further records has been delivered to each partition."""
         before = {partition: len(found) for partition, found in self.delivered.items()}
 
         def has_flowed() -> bool:
@@ -253,7 +250,9 @@ class Load:
         return report
 
     def verdict(self) -> str:
-        """Reads the topic with a stock consumer and compares; empty if all is as it was reported."""
+        """Reads the topic with a stock consumer and compares it with the delivery reports. Returns the differences; empty if there are
+        none.
+        """
         if self.failed or self.count != self.sent:
             return f"{self.count} of {self.sent} delivered, given up: {self.failed[:3]}\n{self.cluster.logs()}"
         for partition in range(PARTITIONS):
@@ -270,7 +269,7 @@ class Load:
 
 
 def read_partition(cluster: Cluster, topic: str, partition: int) -> dict[int, int]:
-    """Offset and number of each record."""
+    """Returns offset and number of each record."""
     consumer = Consumer({
         "bootstrap.servers": cluster.addresses, "group.id": "verdict", "enable.auto.commit": False, **cluster.client,
         "enable.partition.eof": True, "isolation.level": "read_uncommitted",

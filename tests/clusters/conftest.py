@@ -1,4 +1,4 @@
-"""Clusters and single brokers as processes that are ended whatever happens."""
+"""Fixtures with clusters and single brokers as processes; they are ended even if a test fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fakes import kafka_python  # noqa: F401
 
 @contextlib.contextmanager
 def running(cluster: Cluster) -> Iterator[Cluster]:
-    """Starts the cluster; at the end no broker may have logged what only a bug logs, and all must stop by themselves."""
+    """Starts the cluster. At the end no broker may have logged an unexpected error, and all must stop by themselves."""
     try:
         cluster.start()
         yield cluster

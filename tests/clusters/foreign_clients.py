@@ -1,5 +1,6 @@
-"""What other people's clients do on a cluster, each in a process of its own: kafka-python and aiokafka leave sockets of refused
-connections to the garbage collector, which would charge them to whatever test runs then."""
+"""Runs third-party clients on a cluster, each in its own process: kafka-python and aiokafka leave sockets of refused connections to the
+garbage collector, and the test that runs at that time would fail.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ SECONDS = 60
 
 
 def in_a_process(work: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
-    """Calls a function of this module in a new process; its result or its exception."""
+    """Calls a function of this module in a new process. Returns its result or raises its exception."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(work, *arguments, **named).result()
 
@@ -33,7 +34,8 @@ def values(prefix: str) -> list[bytes]:
     return [b"%s %d" % (prefix.encode(), number) for number in range(COUNT)]
 
 
-# Each client writes some values, plain, then in a transaction that it aborts, then in one that it commits; and reads what is committed.
+# Each client writes some values without a transaction, then in a transaction that it aborts, then in one that it commits; and reads the
+# committed values.
 
 
 def write_by_confluent(address: str, topic: str) -> None:
@@ -85,7 +87,7 @@ def write_by_kafka_python(address: str, topic: str) -> None:
 
 
 def read_by_kafka_python(address: str, topic: str, group: str, count: int) -> list[bytes]:
-    # A member that assigns partitions before it has the topic's metadata looks again only when that is refreshed.
+    # A member that assigns partitions before it has the topic's metadata assigns them again only after the metadata was refreshed.
     settings = {"group_id": group, "auto_offset_reset": "earliest", "isolation_level": "read_committed", "metadata_max_age_ms": 1_000}
     found: list[bytes] = []
     with closing(KafkaConsumer(topic, bootstrap_servers=address, **settings)) as client:
@@ -93,7 +95,7 @@ def read_by_kafka_python(address: str, topic: str, group: str, count: int) -> li
         def has_all() -> bool:
             try:
                 polled = client.poll(200)
-            except KafkaConnectionError:  # raised where the broker that is asked for metadata is gone; the next call asks another one
+            except KafkaConnectionError:  # raised if the broker that is asked for metadata has stopped; the next call asks another one
                 return False
             found.extend(record.value for records in polled.values() for record in records)
             return len(found) >= count

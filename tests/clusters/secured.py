@@ -1,4 +1,4 @@
-"""Three brokers whose only listener has SASL over TLS, for clients and for each other, and ACLs."""
+"""Starts three brokers with ACLs, whose only listener, for clients and for brokers, uses SASL over TLS."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def secured_cluster(directory: Path, zookeeper: ZooKeeperProcess, authority: Aut
         ssl_keystore_location=authority.issue("broker"), ssl_truststore_location=authority.ca, ssl_client_auth="requested",
         authorizer_class_name="kafka.security.authorizer.AclAuthorizer", super_users="User:broker;User:alice",
     )  # fmt: skip
-    with ZooKeeperTools(zookeeper.connect + made.chroot) as tools:  # as kafka-configs --zookeeper: before there is a broker to ask
+    with ZooKeeperTools(zookeeper.connect + made.chroot) as tools:  # as kafka-configs --zookeeper does, because no broker runs yet
         for user, password in PASSWORDS.items():
             tools.alter_credentials(user, {SCRAM: (password, 4096)}, ())
     with running(made):

@@ -72,12 +72,13 @@ def test_all_replicas_are_damaged_and_the_command_elects_one_of_them(
     write(cluster, topic, 0, RECORDS)
     holders = [broker for broker in cluster.brokers.values() if (broker.data / f"{topic}-0").exists()]
     for broker in cluster.brokers.values():
-        os.kill(broker.pid, signal.SIGKILL)  # before any of them notices that another one is gone
+        os.kill(broker.pid, signal.SIGKILL)  # before any of them notices that another one has been killed
     for broker in cluster.brokers.values():
         broker.kill()
     for broker in holders:
         damage(broker.data / f"{topic}-0")
-    # A broker that starts while a dead one is registered may follow it, and cuts its log at the damage at once (docs/limits.md).
+    # A broker that starts while a dead broker is still registered may follow it, and then truncates its log at the damage immediately
+    # (docs/limits.md).
     eventually(lambda: not cluster.registered(), WAIT_SECONDS)
     cluster.start()
     way_on = f"ottla partitions elect --accept-loss --topic {topic} --partition 0"

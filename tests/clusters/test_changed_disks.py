@@ -1,5 +1,6 @@
-"""What docs/cluster.md says of disks that change, with broker processes and directories of the file system: an old disk that is put back,
-and a broker that lacks one of its directories."""
+"""Brokers with changed disks behave as docs/cluster.md describes: an old copy of a disk is put back, or a broker lacks one of its
+directories. The tests use broker processes and real directories.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +42,14 @@ def with_two_directories(zookeeper: ZooKeeperProcess, tmp_path: Path) -> Iterato
 
 
 def create(cluster: Cluster, replicas: list[int], min_insync: int) -> None:
-    admin = cluster.admin()  # a client that nothing refers to gives up
+    admin = cluster.admin()  # kept in a variable, because a client without references is closed
     topic = NewTopic(TOPIC, 1, replica_assignment=[replicas], config={"min.insync.replicas": str(min_insync)})
     admin.create_topics([topic])[TOPIC].result(WAIT_SECONDS)
     cluster.wait_until_healthy(TOPIC)
 
 
 def write(cluster: Cluster, *numbers: int) -> None:
-    """With acks=all."""
+    """Writes records with acks=all."""
     producer = Producer({"bootstrap.servers": cluster.addresses, "acks": "all", **cluster.client})
     failed: list[object] = []
     for number in numbers:
@@ -57,7 +58,7 @@ def write(cluster: Cluster, *numbers: int) -> None:
 
 
 def state(cluster: Cluster) -> tuple[int, list[int]]:
-    """Leader and in-sync set of the partition, as they stand in ZooKeeper."""
+    """Returns the partition's leader and ISR in ZooKeeper."""
     with cluster.nodes() as client:
         found = json.loads(client.get(znodes.state_path(TOPIC, 0))[0])
     return found["leader"], sorted(found["isr"])
@@ -71,7 +72,7 @@ def wait_for_state(cluster: Cluster, leader: int, isr: list[int]) -> None:
 
 
 def wait_until_noted(cluster: Cluster, broker_id: int) -> None:
-    """A controller has dealt with the registration of the broker, and with the disk that it has now."""
+    """Waits until a controller has processed the registration of the broker with its current disk."""
     text = (cluster.brokers[broker_id].data / META_PROPERTIES_FILE).read_text()
     (directory,) = (line.removeprefix("directory.id=") for line in text.splitlines() if line.startswith("directory.id="))
 
@@ -85,7 +86,7 @@ def wait_until_noted(cluster: Cluster, broker_id: int) -> None:
 
 
 def take_out(cluster: Cluster, broker_id: int) -> Path:
-    """Stops a broker, so that its disk says that all was closed cleanly, and gives it an empty one; returns the old one."""
+    """Stops a broker cleanly and replaces its disk by an empty one; returns the old disk, which says that all logs were closed cleanly."""
     broker = cluster.brokers[broker_id]
     broker.stop()
     old = broker.data.with_name("old")
@@ -161,7 +162,7 @@ def renewing(zookeeper: ZooKeeperProcess, tmp_path: Path) -> Iterator[Cluster]:
 
 
 def renewals(cluster: Cluster, broker_id: int) -> int:
-    """How often the broker has renewed the generation of its directory."""
+    """Returns how often the broker has renewed the generation of its directory."""
     with cluster.nodes() as client:
         path = znodes.renewals_path(broker_id)
         found = znodes.read_renewals(client.get(path)[0]) if client.exists(path) else {}
@@ -191,7 +192,7 @@ def test_a_copy_of_a_running_brokers_disk_that_is_put_back_after_a_kill_leads_no
 def test_a_broker_that_lacks_one_of_its_directories_after_a_power_failure_of_all_loses_nothing(
     with_two_directories: Cluster, is_first: bool
 ) -> None:
-    """Its other directory proves that the registration of its former life is its own: it registers at once."""
+    """The broker's other directory proves that the existing registration is its own, so it registers immediately, and no record is lost."""
     cluster = with_two_directories
     cluster.create_topic(TOPIC)
     cluster.wait_until_healthy(TOPIC)

@@ -1,4 +1,6 @@
-"""Other people's clients against three brokers: three replicas, transactions, groups, and readers of their own rack (KIP-392)."""
+"""Third-party clients against three brokers: three replicas, transactions, groups, and consumers that read from a replica in their rack
+(KIP-392).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ metrics_ports: dict[int, int] = {}
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Broker N is in rack N of RACKS, and says its metrics."""
+    """Broker N is in rack N of RACKS, and exports its metrics."""
     selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     made = Cluster(tmp_path_factory.mktemp("clients"), zookeeper, replica_selector_class=selector)
     for number, broker in made.brokers.items():
@@ -36,7 +38,7 @@ def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("name", ["confluent", "kafka-python", pytest.param("aiokafka", marks=pytest.mark.night)])
 def test_records_transactions_and_groups_with_three_replicas(cluster: Cluster, name: str) -> None:
-    """Before and after a broker has stopped: coordinators and leaders have moved."""
+    """Clients work before and after a broker has stopped and its leaders and coordinators have moved."""
     write, read = CLIENTS[name]
     cluster.create_topic(name)
     in_a_process(write, cluster.addresses, name)
@@ -61,7 +63,7 @@ def metrics_of(broker: int) -> str:
 
 
 def bytes_out(broker: int, topic: str) -> float:
-    """The bytes of the topic that consumers have read from a broker."""
+    """Returns the bytes of the topic that consumers have read from a broker."""
     found = re.search(rf'^kafka_server_brokertopicmetrics_bytesout_total{{topic="{topic}"}} (\S+)$', metrics_of(broker), re.MULTILINE)
     return float(found[1]) if found else 0.0
 
@@ -82,7 +84,7 @@ def test_a_reader_is_served_by_the_replica_of_its_rack(cluster: Cluster) -> None
         reader.assign([TopicPartition(topic, 0, 0)])
 
         def is_served_nearby() -> bool:
-            """Reads all, again and again: the first answer of the leader only names the other replica."""
+            """Reads all records repeatedly, because the first answer of the leader only names the other replica."""
             found.extend(message.value() for message in reader.consume(COUNT, 0.5) if message.error() is None)
             if len(found) >= COUNT and bytes_out(near, topic) == 0:
                 found.clear()
@@ -99,7 +101,7 @@ def test_a_reader_is_served_by_the_replica_of_its_rack(cluster: Cluster) -> None
 
 
 def pushed_to(cluster: Cluster, client: Producer, topic: str, client_id: str) -> int | None:
-    """The running broker to which the client pushes its metrics, while it produces."""
+    """Returns the running broker to which the client pushes its metrics, while it produces."""
     client.produce(topic, b"x")
     client.flush(1)
     running_ones = [number for number, broker in cluster.brokers.items() if broker.is_running]
@@ -107,7 +109,9 @@ def pushed_to(cluster: Cluster, client: Producer, topic: str, client_id: str) ->
 
 
 def test_a_client_pushes_to_another_broker_when_its_broker_has_stopped(cluster: Cluster) -> None:
-    """All brokers know the subscription, and a counter does not fall when the client changes the broker."""
+    """A client pushes to another broker when its broker has stopped. All brokers know the subscription, and a counter does not decrease
+    when the client changes the broker.
+    """
     topic = client_id = "pushing"
     cluster.create_topic(topic)
     with client_cluster.Cluster(cluster.addresses) as asked:

@@ -1,4 +1,4 @@
-"""A broker whose log directories are cordoned (KIP-1066): new replicas are on the others, and plans of moves leave it out."""
+"""A broker whose log directories are cordoned (KIP-1066) gets no new replicas, neither of new topics nor by plans of moves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def command(cluster: Cluster, *words: str) -> str:
 
 
 def cordoned_brokers(cluster: Cluster) -> set[int]:
-    """The brokers that have only cordoned directories, as `kafka-log-dirs` shows them."""
+    """Returns the brokers that have only cordoned directories, from the output of `kafka-log-dirs`."""
     shown = json.loads(command(cluster, "kafka-log-dirs", "--describe").splitlines()[-1])
     return {one["broker"] for one in shown["brokers"] if all(found.get("isCordoned") for found in one["logDirs"])}
 

@@ -63,7 +63,7 @@ class Clients:
         self.written += count
 
     def commit(self) -> None:
-        """Many commits, so that their logs have several segments."""
+        """Makes many commits, so that the logs have several segments."""
         for group in range(GROUPS):
             consumer = Consumer(self.settings(**{"group.id": f"{self.topic}-{group}"}))
             for offset in range(self.committed + 1, self.committed + 21):
@@ -72,7 +72,7 @@ class Clients:
         self.committed += 20
 
     def begin(self) -> None:
-        """Transactions that are open from now on."""
+        """Begins transactions that stay open."""
         for _ in range(GROUPS):
             producer = Producer(self.settings(**{"transactional.id": f"{self.topic}-{len(self.open)}", "transaction.timeout.ms": 600_000}))
             producer.init_transactions(WAIT_SECONDS)
@@ -86,7 +86,7 @@ class Clients:
             self.open.append(producer)
 
     def share(self) -> None:
-        """Each share group takes and accepts all records that there are."""
+        """Makes each share group acquire and accept all existing records."""
         for group in range(GROUPS):
             name = f"share-{self.topic}-{group}"
             with ClientCluster(self.cluster.addresses) as client:
@@ -109,7 +109,7 @@ class Clients:
         return found
 
     def finish(self) -> None:
-        """The open transactions can be committed."""
+        """Commits the open transactions."""
         for producer in self.open:
             producer.commit_transaction(WAIT_SECONDS)
         consumer = Consumer(self.settings(**{"group.id": "verdict", "isolation.level": "read_committed"}))
@@ -170,7 +170,7 @@ def remove_first_segments(broker: BrokerProcess, _copy: Path) -> None:
 
 
 def flip_bits(broker: BrokerProcess, _copy: Path) -> None:
-    """In the middle of each active segment."""
+    """Flips bits in the middle of each active segment."""
     for directory in internal_directories(broker):
         for path in segments(directory)[-1:]:
             data = bytearray(path.read_bytes())
@@ -210,7 +210,7 @@ def test_damage_of_one_replica_loses_no_state_of_a_coordinator(
         cluster.wait_until_healthy(name)
     clients.commit()
     for broker in cluster.brokers.values():
-        os.kill(broker.pid, signal.SIGKILL)  # before any of them notices that another one is gone
+        os.kill(broker.pid, signal.SIGKILL)  # before any of them notices that another one has been killed
     for broker in cluster.brokers.values():
         broker.kill()
     if damage is roll_back:

@@ -1,5 +1,6 @@
-"""Real bytes are flipped, cut and removed in the files of broker processes that go on running: the replica finds out, another one leads
-where it led, and it is whole again, with nothing lost and nothing wrong for a consumer that checks CRCs (P11, docs/damage.md)."""
+"""Bytes are flipped, cut and removed in the files of running brokers. The damaged replica finds the damage, another replica becomes leader,
+and the damaged one is repaired. A consumer that checks CRCs gets all records and no wrong ones (P11, docs/damage.md).
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def write(cluster: Cluster, topic: str, start: int, end: int) -> None:
 
 
 def read(cluster: Cluster, topic: str, end: int) -> list[int]:
-    """The numbers of all records, by a consumer that checks CRCs and goes on after errors that pass."""
+    """Reads the numbers of all records with a consumer that checks CRCs and continues after temporary errors."""
     settings = {"group.id": "damage", "enable.auto.commit": False, "check.crcs": True}
     consumer = Consumer({"bootstrap.servers": cluster.addresses, **settings, **cluster.client})
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -87,7 +88,9 @@ def contents(cluster: Cluster, broker_id: int, topic: str) -> bytes:
 
 
 def wait_until_whole(cluster: Cluster, victim: int, topic: str) -> None:
-    """The victim finds the damage and says that it has repaired it, and its log equals the logs of the others, byte for byte."""
+    """Waits until the damaged broker has logged that it found and repaired the damage, and its log equals the logs of the others, byte for
+    byte.
+    """
     broker = cluster.brokers[victim]
     eventually(lambda: f"{topic}-0 is damaged at" in broker.log_text(), WAIT_SECONDS)
     others = [number for number in cluster.brokers if number != victim and cluster.brokers[number].is_running]

@@ -27,7 +27,7 @@ SETTINGS = {
 @pytest.fixture
 def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with running(Cluster(tmp_path_factory.mktemp("letters"), zookeeper, **SETTINGS)) as made:
-        admin = made.admin()  # a client that nothing refers to gives up
+        admin = made.admin()  # kept in a variable, because a client without references is closed
         enabled = {"errors.deadletterqueue.group.enable": "true"}
         for name, replicas in REPLICAS.items():
             topic = NewTopic(name, 1, replica_assignment=[replicas], config=enabled if name == DLQ else {})
@@ -37,7 +37,9 @@ def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_each_rejected_record_arrives_although_both_leaders_are_killed(cluster: Cluster) -> None:
-    """As KIP-1191 permits, a record may be copied again if a broker dies between the copy and the note of it; no other record is."""
+    """Each rejected record is in the dead-letter topic although both leaders are killed. A record may be copied twice if a broker dies
+    between the copy and the stored note about it, as KIP-1191 permits; no other record is copied twice.
+    """
     assert [cluster.leader_of(name) for name in (TOPIC, DLQ)] == [1, 2]
     prepare_group(cluster.addresses, RECORDS, **{"share.delivery.count.limit": "25"})
     member = Rejecting(cluster.addresses)

@@ -1,4 +1,4 @@
-"""`ottla partitions drain` and `rebalance` on four brokers: a producer goes on, a killed command is repeated, a dead broker is emptied."""
+"""`ottla partitions drain` and `rebalance` on four brokers work while a producer writes, after a killed command, and for a dead broker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(autouse=True)
 def all_run(cluster: Cluster) -> None:
-    """Starts a broker that a failed test has left down."""
+    """Starts brokers that a failed test has stopped."""
     for broker in cluster.brokers.values():
         if not broker.is_running:
             broker.start()
@@ -78,9 +78,9 @@ def throttles(cluster: Cluster) -> list[str]:
 def test_a_broker_is_emptied_and_filled_again_while_a_producer_goes_on(cluster: Cluster, topic: str) -> None:
     with Load(cluster, topic) as load:
         shown = run(cluster, "drain", "--broker", str(EMPTIED))
-        assert held(cluster)[EMPTIED] == len(shown) > 0  # nothing has moved
+        assert held(cluster)[EMPTIED] == len(shown) > 0  # no replica has moved
 
-        # Slow enough that the command is killed before its moves have ended; the same command goes on.
+        # The throttle makes the moves slow enough that the command is killed before their end. The same command then continues them.
         load.flows(500)
         drain = ("drain", "--broker", str(EMPTIED), "--execute", "--yes")
         slow = command(cluster, *drain, "--throttle", "1000")
@@ -105,7 +105,7 @@ def test_a_broker_is_emptied_and_filled_again_while_a_producer_goes_on(cluster: 
 
 
 def test_a_dead_broker_is_emptied(cluster: Cluster, topic: str) -> None:
-    """Its replicas are made again on the others, unless it has the only replica."""
+    """The replicas of a dead broker are created again on the others, unless it has the only replica."""
     single = f"{topic}-single"
     admin = cluster.admin()
     admin.create_topics([NewTopic(single, 1, replica_assignment=[[EMPTIED]])])[single].result(WAIT_SECONDS)

@@ -1,4 +1,6 @@
-"""A cluster under load on three ZooKeeper servers: their leader is killed, and their majority is lost, so that one is left, read-only."""
+"""A cluster under load on three ZooKeeper servers: their leader is killed; then their majority is lost, so that only one read-only server
+is left.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,14 @@ def times_connected(cluster: Cluster) -> dict[int, int]:
 
 
 def files_of(broker: BrokerProcess) -> dict[str, bytes]:
-    """What its data directory says of it, besides the process that has it."""
+    """Returns the contents of the broker's data directory, without the lock file with its process id."""
     return {path.name: path.read_bytes() for path in broker.data.glob("*") if path.is_file() and path.name != ".lock"}
 
 
 def test_the_ensembles_leader_is_killed(cluster: Cluster, ensemble: ZooKeeperEnsemble, topic: str) -> None:
-    """All brokers lose their connections while the others elect; none loses its session, and records flow all the while."""
+    """All brokers lose their connections while the remaining servers elect a leader. No broker loses its session, and records are produced
+    all the time.
+    """
     epochs, connected = cluster.epochs(), times_connected(cluster)
     with Load(cluster, topic) as load:
         victim = leader_of(ensemble)
@@ -69,8 +73,10 @@ def test_the_ensembles_leader_is_killed(cluster: Cluster, ensemble: ZooKeeperEns
 def test_without_a_majority_brokers_serve_on_and_none_can_start(
     cluster: Cluster, ensemble: ZooKeeperEnsemble, topic: str, make_broker: Callable[..., BrokerProcess]
 ) -> None:
-    """The last server answers reads only: registered brokers acknowledge on; a new one and a killed one are refused and change nothing.
-    The killed one was the controller: it is replaced when ZooKeeper is back, not when its session ends."""
+    """The last server answers only reads. Registered brokers still acknowledge records. A new broker and a restarted one refuse to start
+    and change nothing. The killed broker was the controller; it is replaced when ZooKeeper accepts writes again, not when its session
+    timeout has passed.
+    """
     epochs, victim = cluster.epochs(), cluster.controller()
     with Load(cluster, topic) as load:
         last, *others = ensemble.servers

@@ -1,8 +1,9 @@
 """Consume, transform, produce on three brokers: each of them is killed with -9 in turn, and the output is exactly right (I23, I28).
 
-A copier that stands still is killed and started again, as a supervisor would do it: librdkafka 2.16 throws a broker away that the cluster's
-metadata no longer names, and its transactional producer goes on asking the one thrown away when that was the group's coordinator
-("Handle is terminating in state INIT", without end). The new copier must go on at once, which shows that it was not the brokers.
+A copier that makes no progress is killed and started again, as a supervisor would do. The reason is an error of librdkafka 2.16: it drops a
+broker that the metadata no longer names, but its transactional producer still sends requests to this broker if it was the group's
+coordinator ("Handle is terminating in state INIT", without end). The new copier must make progress immediately, which shows that the
+brokers are not the cause.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ STANDSTILL_SECONDS = 20
 
 @pytest.mark.timeout(600)
 def test_a_transactional_copy_survives_the_kill_of_each_broker(need_zookeeper: None, tmp_path: Path) -> None:
-    """The copy goes on while the broker is away, also where it led the group's or the transactions' partition."""
+    """The copy continues while a broker is down, even if this broker led the coordinator's partition of the group or of the transactions.
+    """
     with Cluster(3, directory=tmp_path) as cluster:
         address = cluster.direct_server
         make_topics(address, "source", "target", replicas=3)
@@ -44,7 +46,7 @@ def test_a_transactional_copy_survives_the_kill_of_each_broker(need_zookeeper: N
 
 
 def advances(address: str, worker: Worker, end: int = 1 << 62) -> None:
-    """Waits until the group has come further than it was, or to the end."""
+    """Waits until the group's offsets have advanced or have reached the end."""
     eventually(lambda: committed(address, GROUP) >= 0, SECONDS, 0.05)
     known = committed(address, GROUP)
     patience = time.monotonic() + STANDSTILL_SECONDS

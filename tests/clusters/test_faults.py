@@ -1,4 +1,4 @@
-"""A cluster under load loses a process, a connection or its ZooKeeper: no acknowledged record is lost, none is there twice."""
+"""A cluster under load loses a process, a connection or its ZooKeeper: no acknowledged record is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -65,10 +65,12 @@ def test_a_follower_is_killed(cluster: Cluster, topic: str) -> None:
 
 
 def test_a_partition_without_a_leader_names_who_may_lead_and_who_led_last(cluster: Cluster, topic: str) -> None:
-    """Of two replicas the follower is killed, then the leader: the third broker describes both (KIP-966)."""
+    """The follower of two replicas is killed, then the leader. The third broker describes the eligible replica and the last leader
+    (KIP-966).
+    """
     follower, leader, asked = (cluster.controller() % 3 + 1, (cluster.controller() + 1) % 3 + 1, cluster.controller())
     name = f"{topic}-of-two"
-    admin = cluster.admin()  # a client that nothing refers to gives up
+    admin = cluster.admin()  # kept in a variable, because a client without references is closed
     admin.create_topics([NewTopic(name, 1, replica_assignment=[[leader, follower]])])[name].result(WAIT_SECONDS)
     cluster.brokers[follower].kill()
     eventually(lambda: f"Isr: {leader}\tElr: {follower}\tLastKnownElr: \n" in described(cluster, name, asked), WAIT_SECONDS)
@@ -84,7 +86,7 @@ def test_a_partition_without_a_leader_names_who_may_lead_and_who_led_last(cluste
 
 
 def described(cluster: Cluster, topic: str, broker: int) -> str:
-    """The topic as `kafka-topics --describe` prints it."""
+    """Returns the output of `kafka-topics --describe`."""
     command = [sys.executable, "-m", "ottla.cli.main", "kafka-topics", "--describe", "--topic", topic]
     command += ["--bootstrap-server", cluster.brokers[broker].address]
     return subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT).stdout
@@ -108,7 +110,7 @@ def test_a_broker_pauses_until_its_session_has_ended(cluster: Cluster, topic: st
 def test_zookeeper_is_restarted(cluster: Cluster, topic: str) -> None:
     with Load(cluster, topic) as load:
         cluster.zookeeper.kill()
-        load.flows()  # leaders go on without it
+        load.flows()  # the other leaders continue without this broker
         cluster.zookeeper.start()
         eventually(lambda: cluster.registered() == [1, 2, 3], WAIT_SECONDS)
         cluster.wait_until_healthy(topic)

@@ -1,4 +1,4 @@
-"""The disk of one broker is full: others lead what it led, and when there is room again it follows and is in sync."""
+"""If the disk of one broker is full, other brokers lead its partitions. When there is space again, it follows and gets in sync."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DISK_MIB = 96
 
 @pytest.fixture
 def cluster(zookeeper: ZooKeeperProcess, tmp_path: Path) -> Iterator[Cluster]:
-    """Broker 1 has a small disk of its own."""
+    """A cluster in which broker 1 has a small disk."""
     made = Cluster(tmp_path / "full", zookeeper)
     disk = made.brokers[VICTIM].data
     disk.mkdir(parents=True)
@@ -57,7 +57,7 @@ def test_leadership_leaves_a_full_disk_and_the_replica_comes_back(cluster: Clust
 
 
 def fill(path: Path) -> None:
-    """Leaves no byte."""
+    """Fills the disk completely."""
     with path.open("wb", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
             try:

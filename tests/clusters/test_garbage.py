@@ -1,6 +1,5 @@
-"""Garbage in the nodes of a real ZooKeeper: each damaged node costs what stood in it, and one line; nothing is written over it.
-
-Garbage in `/cluster/id` refuses the start (`test_refusals.py`).
+"""Malformed nodes in a real ZooKeeper: only the contents of the damaged node are ignored, one line is logged, and no broker overwrites the
+node. A malformed `/cluster/id` refuses the start (`test_refusals.py`).
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def write(broker: BrokerProcess, topic: str) -> None:
 
 
 def leaders(broker: BrokerProcess) -> dict[str, int]:
-    """By topic, of the only partition."""
+    """Returns the leader of each topic's only partition."""
     with ottla.client.connect(broker.address) as client:
         return {str(topic.name): topic.partitions[0].leader_id for topic in client.cluster.refresh(None).topics}
 
@@ -102,7 +101,7 @@ def log_end(broker: BrokerProcess, topic: str) -> int:
 
 
 def lines_about(path: str, log: str) -> list[str]:
-    """The messages that name the node."""
+    """Returns the log messages that name the node."""
     messages = [json.loads(line)["message"] for line in log.splitlines() if line.startswith("{")]
     return [message for message in messages if path in message.split()]
 
@@ -145,7 +144,7 @@ def test_damaged_nodes_cost_what_stood_in_them_and_stay_as_they_are(
 
 @pytest.fixture
 def pair(zookeeper: ZooKeeperProcess, make_broker: Make, nodes: KazooClient) -> list[BrokerProcess]:
-    """Two brokers that run, and a topic on both."""
+    """Two running brokers, and a topic with replicas on both."""
     settings = {"zookeeper_connect": zookeeper.connect + nodes.chroot, "zookeeper_session_timeout_ms": 2000}
     brokers = [make_broker(f"broker-{number}", broker_id=number, **settings) for number in (1, 2)]
     for broker in brokers:
@@ -158,14 +157,16 @@ def pair(zookeeper: ZooKeeperProcess, make_broker: Make, nodes: KazooClient) -> 
 
 
 def create(broker: BrokerProcess, topic: str) -> ErrorCode:
-    """What a creation is answered once, by this broker."""
+    """Sends one CreateTopics to this broker, and returns the answer's error."""
     request = CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=2)], timeout_ms=1_000)
     with ottla.client.connect(broker.address) as client:
         return ErrorCode(client.cluster.ask_any(request).topics[0].error_code)
 
 
 def test_without_an_epoch_there_is_no_controller_and_records_flow(pair: list[BrokerProcess], nodes: KazooClient) -> None:
-    """The controller gives up at its next write; a broker that starts says why it waits; the number in the line mends both."""
+    """Without the epoch node the controller resigns at its next write, and a broker that starts logs why it waits. The number in this line
+    repairs both. Records are still produced.
+    """
     garbage = b"\xff\xfe\x00"
     nodes.set(CONTROLLER_EPOCH, garbage)
     for broker in pair:
@@ -179,7 +180,7 @@ def test_without_an_epoch_there_is_no_controller_and_records_flow(pair: list[Bro
             line = eventually(lambda: lines_about(CONTROLLER_EPOCH, pair[1].log_text()))[-1]
             assert nodes.get(CONTROLLER_EPOCH)[0] == garbage
             number = line.rpartition(" ")[2].encode()
-        finally:  # also what failed ends the start
+        finally:  # ends the process even if the check has failed
             nodes.set(CONTROLLER_EPOCH, number)
         starting.result()
     eventually(lambda: create(pair[1], "mended") in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS))
@@ -192,7 +193,7 @@ def test_without_an_epoch_there_is_no_controller_and_records_flow(pair: list[Bro
 
 
 def check_what_is_refused(broker: BrokerProcess) -> None:
-    """The errors that clients get because of the damage."""
+    """Checks the errors that clients get because of the damage."""
     with ottla.client.connect(broker.address) as client:
         answer = client.cluster.refresh(["lost", "headless"], auto_create=True)
         lost, headless = (topic for name in ("lost", "headless") for topic in answer.topics if topic.name == name)

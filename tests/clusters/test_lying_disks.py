@@ -1,8 +1,6 @@
-"""A replica whose disk lies leads nothing: missing, damaged, shortened and old files, with broker processes and a real ZooKeeper.
-
-Every case takes the leader's machine down after the others, or all of them at once, damages what the leader's disk holds, and starts the
-leader before the others. All acknowledged records must be there afterwards, a line must say what was wrong, and all replicas must be in
-sync again without an operator.
+"""A replica with missing, damaged, shortened or old files does not become leader (broker processes and a real ZooKeeper). Every case stops
+the leader after the other brokers, or all at once, damages files of the leader, and starts the leader before the others. Afterwards all
+acknowledged records must be in the log, a log line must name the damage, and all replicas must be in sync again without an operator.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ def cluster(request: pytest.FixtureRequest, zookeeper: ZooKeeperProcess, tmp_pat
 
 
 class Case:
-    """One topic with one partition on three replicas, and the leader that is to be damaged."""
+    """A topic with one partition on three replicas, and the leader that is to be damaged."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self.cluster = cluster
@@ -70,7 +68,7 @@ class Case:
         return "\n".join(broker.log_text() for broker in self.cluster.brokers.values())
 
     def write(self, count: int = RECORDS) -> None:
-        """With acks=all, in batches of `BATCH`."""
+        """Writes records with acks=all, in batches of `BATCH`."""
         producer = Producer({"bootstrap.servers": self.cluster.addresses, "acks": "all", "linger.ms": 50, **self.cluster.client})
         failed: list[object] = []
         for number in range(len(self.written), len(self.written) + count):
@@ -85,10 +83,10 @@ class Case:
             return sorted(json.loads(client.get(znodes.state_path(self.topic, 0))[0])["isr"])
 
     def kill(self, *, is_at_once: bool) -> None:
-        """Kills all: at once, or the leader when it is the last one in sync."""
+        """Kills all brokers: at once, or the leader last, when it alone is in sync."""
         if is_at_once:
             for broker in self.cluster.brokers.values():
-                os.kill(broker.pid, signal.SIGKILL)  # before any of them notices that another one is gone
+                os.kill(broker.pid, signal.SIGKILL)  # before any of them notices that another one has been killed
         for number in self.others:
             self.cluster.brokers[number].kill()
         if not is_at_once:
@@ -110,7 +108,7 @@ class Case:
         admin.incremental_alter_configs([resource])[resource].result(WAIT_SECONDS)
 
     def lead(self) -> None:
-        """Makes the broker of before the leader again."""
+        """Makes the former leader the leader again."""
         admin = self.cluster.admin()
 
         def leads() -> bool:
@@ -120,7 +118,7 @@ class Case:
         eventually(leads, WAIT_SECONDS)
 
     def check(self, *words: str) -> None:
-        """Nothing is lost, a line says what was wrong with the partition, and all replicas are in sync."""
+        """Checks that no record is lost, that a log line names the damage of the partition, and that all replicas are in sync."""
         self.check_records(f"{self.topic}-0", *words)
 
     def check_records(self, *words: str) -> None:
@@ -185,8 +183,10 @@ def test_a_damaged_leader_that_starts_first_costs_nothing(
 
 
 def test_two_damaged_replicas_that_start_first_cost_nothing_when_the_good_one_comes_back(case: Case) -> None:
-    """Each of them may be elected before it has opened its log, and the other one then cuts its own at the damage. One that opens its log
-    when another replica was elected already cuts it at once."""
+    """Two damaged replicas start first, and no record is lost when the good one starts. Each damaged replica may be elected before it has
+    opened its log; the other one then truncates its log at the damage. A replica that opens its log after another one was elected truncates
+    its log immediately.
+    """
     case.kill(is_at_once=True)
     second, good = case.others
     flip_bit(case)
@@ -206,7 +206,9 @@ def test_two_damaged_replicas_that_start_first_cost_nothing_when_the_good_one_co
 
 
 def test_a_damaged_leader_that_is_the_controller_keeps_the_others_eligible_with_a_minimum_of_one(case: Case) -> None:
-    """With `min.insync.replicas=1` the leader alone would be enough. It starts first, so it becomes the controller and elects itself."""
+    """With `min.insync.replicas=1` the leader alone is sufficient. It starts first, so it becomes the controller and elects itself; the
+    other replicas must stay eligible.
+    """
     case.set_in_sync_min(1)
     case.kill(is_at_once=True)
     remove_directory(case)

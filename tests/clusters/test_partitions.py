@@ -26,7 +26,9 @@ def replaced(cluster: Cluster, topic: str, victim: int) -> bool:
 
 
 def check_others_go_on(cluster: Cluster, topic: str, load: Load, victim: int) -> None:
-    """The partitions of the other leaders take records while this one is cut off; all do once it is back."""
+    """Checks that the partitions of other leaders accept records while this broker is cut off, and all partitions after it is connected
+    again.
+    """
     others = [index for index, part in cluster.metadata(topic).items() if part.leader != victim]
     before = {index: len(load.delivered[index]) for index in others}
     eventually(lambda: all(len(load.delivered[index]) > before[index] + 100 for index in others), WAIT_SECONDS)
@@ -37,7 +39,9 @@ def check_others_go_on(cluster: Cluster, topic: str, load: Load, victim: int) ->
 
 
 def test_a_leader_that_loses_zookeeper_alone_is_replaced(cluster: Cluster, topic: str) -> None:
-    """Its clients and followers still reach it, so it goes on leading until others take over in newer epochs."""
+    """A leader without ZooKeeper is replaced. Its clients and followers still reach it, so it leads until others take over with newer
+    epochs.
+    """
     with Load(cluster, topic) as load:
         victim = cluster.leader_of(topic)
         cluster.to_zookeeper[victim].hold()
@@ -52,7 +56,9 @@ def test_a_leader_that_loses_zookeeper_alone_is_replaced(cluster: Cluster, topic
 
 
 def test_a_leader_that_others_cannot_reach_acknowledges_nothing_alone(cluster: Cluster, topic: str) -> None:
-    """Clients and followers do not reach it, but it reaches ZooKeeper: it stays registered, and its followers fall behind."""
+    """Clients and followers cannot reach the leader, but it reaches ZooKeeper: it stays registered, and its followers fall behind. It must
+    not acknowledge records alone.
+    """
     with Load(cluster, topic) as load:
         victim = cluster.leader_of(topic)
         cluster.to_broker[victim].hold()
@@ -62,7 +68,9 @@ def test_a_leader_that_others_cannot_reach_acknowledges_nothing_alone(cluster: C
 
 @pytest.mark.night
 def test_a_leader_whose_answers_get_lost_acknowledges_nothing_alone(cluster: Cluster, topic: str) -> None:
-    """One way only: requests of clients and followers reach it, its answers do not reach them."""
+    """Only one direction is cut: requests of clients and followers reach the leader, its answers are lost. It must not acknowledge records
+    alone.
+    """
     with Load(cluster, topic) as load:
         victim = cluster.leader_of(topic)
         cluster.to_broker[victim].hold(requests=False)
@@ -72,7 +80,9 @@ def test_a_leader_whose_answers_get_lost_acknowledges_nothing_alone(cluster: Clu
 
 @pytest.mark.night
 def test_a_leader_whose_requests_get_lost_acknowledges_nothing_alone(cluster: Cluster, topic: str) -> None:
-    """The other way: requests of clients and followers do not reach it, its answers to earlier ones and its own requests arrive."""
+    """The other direction is cut: requests of clients and followers are lost, but the leader's answers and its own requests arrive. It must
+    not acknowledge records alone.
+    """
     with Load(cluster, topic) as load:
         victim = cluster.leader_of(topic)
         cluster.to_broker[victim].hold(answers=False)

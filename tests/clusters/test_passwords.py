@@ -1,6 +1,5 @@
-"""Passwords that are altered while brokers run: what ZooKeeper holds, what is in force, and what a change of the secret does.
-
-Both brokers let users of PLAIN in. Broker 2, which is not the controller, gets another user while it runs.
+"""Password settings that are altered while brokers run: how ZooKeeper stores them, which value is in force, and what a change of
+`password.encoder.secret` does. Both brokers accept logins by PLAIN. Broker 2, which is not the controller, gets another user while it runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Brokers that have no place in the cluster: one line, the documented exit code, and nothing overwritten."""
+"""Brokers that cannot join the cluster refuse to start with one line and the documented exit code, and overwrite nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Make = Callable[..., BrokerProcess]
 
 
 def refusal(broker: BrokerProcess, code: int) -> str:
-    """Starts a broker that must end by itself; returns what it says besides its log."""
+    """Starts a broker that must end by itself; returns its output without its log."""
     ended = subprocess.run(broker.command(), capture_output=True, text=True, cwd=ROOT, timeout=READY_SECONDS, check=False)
     assert ended.returncode == code and ended.stdout == "", ended.stderr
     lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
@@ -27,7 +27,7 @@ def refusal(broker: BrokerProcess, code: int) -> str:
 
 
 def tree(connect: str, chroot: str) -> dict[str, bytes]:
-    """All nodes below a chroot, and their data."""
+    """Returns all nodes below a chroot, and their data."""
     client = KazooClient(connect)
     client.start()
     try:

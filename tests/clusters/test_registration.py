@@ -1,4 +1,6 @@
-"""A broker that comes back: at once after a kill, although its old session still lives, and by itself after its session has ended."""
+"""A broker registers again: immediately after a kill, although its old session still exists, and automatically after its session has
+expired.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,9 @@ socket.getaddrinfo = broken
 
 
 def test_an_exception_in_the_thread_of_zookeeper_ends_the_broker(zookeeper: ZooKeeperProcess, make_broker: Make, tmp_path: Path) -> None:
-    """Without that thread it would go on serving what it leads, and never be registered again."""
+    """An exception in ZooKeeper's thread ends the broker. Without this thread the broker would still serve its partitions, but never
+    register again.
+    """
     broken = tmp_path / "broken"
     (tmp_path / "sitecustomize.py").write_text(BREAK.format(path=str(broken)))
     broker = make_broker("broker", broker_id=1, zookeeper_connect=f"{zookeeper.connect}/thread")
@@ -145,7 +149,7 @@ def test_a_broker_stops_while_zookeeper_is_away(need_zookeeper: None, tmp_path: 
     with ZooKeeperProcess(tmp_path / "zookeeper") as server:
         broker = make_broker("broker", broker_id=1, zookeeper_connect=server.connect, zookeeper_session_timeout_ms=LONG_SESSION_MS).start()
         server.suspend()
-        broker.stop()  # within a limit that is far below the session's timeout
+        broker.stop()  # within a time limit far below the session timeout
         assert not broker.is_running
         server.kill()
         server.start()

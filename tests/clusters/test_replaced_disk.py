@@ -1,7 +1,6 @@
-"""All machines of a cluster lose their power, and one comes back with a new disk: what the others hold stays.
-
-Processes are killed, and the marks by which their directories know the boot of the machine are those of another boot: so nothing proves
-any log, as after a power failure without `ottla.flush.on.ack`. What the system had written by then it keeps here.
+"""All machines of a cluster lose their power, and one starts with a new disk: the records of the other brokers are kept. The test kills the
+processes and changes the boot ids in their directories. The logs are then not proved to be complete, as after a power failure without
+`ottla.flush.on.ack`; but here the written bytes are kept.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def forget_boot(broker: BrokerProcess) -> None:
 
 
 def start_until_registered(broker: BrokerProcess) -> None:
-    """The id of a broker with a new directory is in use as long as the session of its former life lasts."""
+    """Starts a broker with a new directory until it can register: its id is in use until the session of its former process expires."""
     for _ in range(100):
         try:
             broker.start()

@@ -41,7 +41,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[
 def test_brokers_without_their_user_name_it_and_go_on_when_it_exists(
     zookeeper: ZooKeeperProcess, make_broker: Callable[..., BrokerProcess]
 ) -> None:
-    """The first broker is the controller and cannot log in to the second one."""
+    """Without their user, brokers name it in their logs; they work when the user exists. The first broker is the controller and cannot log
+    in to the second one before.
+    """
     connect = f"{zookeeper.connect}/userless"
     brokers = [
         make_broker(
@@ -94,7 +96,8 @@ def test_nothing_readable_is_answered_without_tls(cluster: Cluster, authority: A
 
 @pytest.fixture(scope="module")
 def mutual(zookeeper: ZooKeeperProcess, authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The subject of the brokers' certificate has the right to CLUSTER_ACTION; the client's certificate is of the same authority."""
+    """The subject of the brokers' certificate has the permission CLUSTER_ACTION; the client's certificate is signed by the same authority.
+    """
     own = str(authority.issue("client", "/CN=client"))
     client = {
         "security.protocol": "SSL", "ssl.ca.location": str(authority.ca), "ssl.certificate.location": own, "ssl.key.location": own,
@@ -128,14 +131,14 @@ KEYSTORE = "listener.name.ssl.ssl.keystore.location"
 
 
 def altered(cluster: Cluster, asked: int, named: int, name: str, value: str) -> tuple[int, str | None]:
-    """What one broker answers to an alteration of the settings of one, itself or another."""
+    """Asks a broker to alter the settings of a broker, itself or another one; returns the answer."""
     resource = AlterConfigsResource(resource_type=4, resource_name=str(named), configs=[AlterableConfig(name=name, value=value)])
     (found,) = ask_at(cluster, asked, IncrementalAlterConfigsRequest(resources=[resource])).responses
     return found.error_code, found.error_message
 
 
 def described(cluster: Cluster, asked: int, named: int) -> tuple[int, str | None, str]:
-    """Error, message and key store by which one broker describes the settings of one."""
+    """Asks a broker to describe the settings of a broker; returns error, message and key store."""
     resource = DescribeConfigsResource(resource_type=4, resource_name=str(named), configuration_keys=[KEYSTORE])
     (found,) = ask_at(cluster, asked, DescribeConfigsRequest(resources=[resource])).results
     return found.error_code, found.error_message or None, "".join(entry.value for entry in found.configs)
@@ -151,7 +154,7 @@ def ask_at(cluster: Cluster, broker: int, body: Request) -> Any:
 
 
 def test_a_key_store_is_for_the_broker_that_is_named_whichever_is_asked(mutual: Cluster, authority: Authority) -> None:
-    """As kafka-configs alters it, and as a client that sends it to the wrong broker."""
+    """A key store is changed on the named broker, also if a client sends the request to another broker, unlike kafka-configs."""
     invalid = ErrorCode.INVALID_REQUEST
     named, (first, second) = 2, (1, 3)
     good = str(authority.issue("good", "/CN=broker"))
@@ -180,7 +183,7 @@ BEARER = "org.apache.kafka.common.security.oauthbearer"
 
 
 def token_settings(keys: Path, endpoint: TokenEndpoint) -> dict[str, object]:
-    """As Apache Kafka's brokers have them."""
+    """Returns settings for bearer tokens with the names of Apache Kafka's brokers."""
     own = "listener.name.sasl_plaintext.oauthbearer."
     return {
         "security.inter.broker.protocol": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
@@ -196,7 +199,9 @@ def token_settings(keys: Path, endpoint: TokenEndpoint) -> dict[str, object]:
 
 
 def test_brokers_log_in_by_tokens_and_again_before_those_end(zookeeper: ZooKeeperProcess, tmp_path: Path) -> None:
-    """Tokens are short-lived: records are replicated over the same connections long after the first of them have ended."""
+    """Brokers log in with bearer tokens, and log in again before the tokens expire: records are replicated over the same connections long
+    after the first tokens have expired.
+    """
     keys = tmp_path / "keys.json"
     keys.write_bytes(jwks(public_jwk(rsa_key(), "first")))
     ends: list[float] = []

@@ -1,5 +1,6 @@
-"""A file that is shorter than the broker knows, or has bytes that the disk cannot read, without a scrub: the reader gets its records, and
-the replica is repaired (P11)."""
+"""A file is shorter than it should be, or has bytes that the disk cannot read. Without a scrub the reader gets its records, and the replica
+is repaired (P11).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ SEGMENT_BYTES = 400_000
 
 @pytest.fixture(scope="module")
 def sector(tmp_path_factory: pytest.TempPathFactory) -> BadSector:
-    """Of the leader's process."""
+    """An unreadable page in a file, for the leader's process."""
     return BadSector(tmp_path_factory.mktemp("sector"), SEGMENT_BYTES // 2)
 
 

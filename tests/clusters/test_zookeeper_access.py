@@ -1,5 +1,6 @@
-"""Two brokers with an identity of their own in ZooKeeper (`ottla.zookeeper.digest`, `zookeeper.set.acl`): what others may see and change
-there, and a delegation token that is made on one of them and used on the other."""
+"""Two brokers log in to ZooKeeper (`ottla.zookeeper.digest`, `zookeeper.set.acl`). The tests show what other identities may read and change
+there, and that a delegation token of one broker works on the other.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def test_a_token_made_on_one_broker_logs_in_on_the_other_until_it_is_ended(clust
                 try:
                     token_admin.describe_tokens(worker)
                 except KafkaError as error:
-                    return "invalid credentials" not in str(error)  # one who has logged in by a token may not ask about them
+                    return "invalid credentials" not in str(error)  # a user who has logged in by a token may not ask about tokens
             raise AssertionError("a client with a token asks about tokens")
 
         for broker in (1, 2):

@@ -1,6 +1,5 @@
-"""Stand-ins for the world, one for each port of `ottla.base.ports`: time, timers, randomness and disk under a test's control.
-
-None of them reads a real clock, a real file or an unseeded generator, so a test that uses only these gives the same answer each time.
+"""Fakes for tests, one for each interface of `ottla.base.ports`: time, timers, randomness and disk under a test's control. They read no
+real clock, no real file and no unseeded generator, so a test that uses only fakes gives the same result each time.
 """
 
 from __future__ import annotations

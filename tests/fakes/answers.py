@@ -1,4 +1,4 @@
-"""The responses of handlers that are called without a dispatcher."""
+"""Gets the responses of handlers that tests call without a dispatcher."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from ottla.handlers.context import Pending
 
 
 def answer_of(response: Any) -> Any:
-    """The response that a handler has given, or a `Pending` that is completed with it. Runs tasks to their end."""
+    """Returns the response of a handler: the value that it returned, or the value with which its `Pending` is completed. Runs tasks to
+    their end.
+    """
     while isinstance(response, Generator) or (isinstance(response, Pending) and response.is_done and response.error is None):
         response = run_steps(response) if isinstance(response, Generator) else response.response
     if not isinstance(response, Pending):

@@ -1,4 +1,4 @@
-"""Authorizers of a cluster with access rules: what they allow is one function, or a list of what is denied."""
+"""Authorizers for tests, whose decisions are made by one function or by a list of denials."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ANY_NAME = "*"
 
 
 class RuleAuthorizer:
-    """Asks `is_allowed` of a derived class every question. No client may do everything, and no resource is open to all."""
+    """Calls `is_allowed` of a derived class for every decision. There are no super users, and no resource is open to all."""
 
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         raise AssertionError("a derived class decides")
@@ -31,7 +31,7 @@ class RuleAuthorizer:
 
 
 class StrictAuthorizer(RuleAuthorizer):
-    """Refuses each question that has a part in `denied`: an operation, a resource type, a name, or an operation on one of these."""
+    """Denies each request that has a part in `denied`: an operation, a resource type, a name, or an operation on one of these."""
 
     def __init__(self, *denied: object) -> None:
         self.denied = set(denied)
@@ -40,5 +40,5 @@ class StrictAuthorizer(RuleAuthorizer):
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         self.asked.append((operation, resource_type, name))
         parts = (operation, resource_type, name, (operation, resource_type), (operation, name))
-        # By type as well: an operation and a resource type of the same number are equal.
+        # Types are compared too, because an operation and a resource type with the same number are equal.
         return not any(type(part) is type(denied) and part == denied for part in parts for denied in self.denied)

@@ -1,6 +1,5 @@
-"""A clock that stands still until the test moves it.
-
-The wall clock moves along with the monotonic one, and can be set apart by `jump_wall`, as an operator or a time server does.
+"""A clock that only the test moves. The wall clock moves with the monotonic clock; `jump_wall` sets it to another time, as an operator or a
+time server does.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ WALL_START_MS = 1_356_998_400_000  # 2013-01-01T00:00:00Z: a date that is plainl
 
 
 class ManualClock:
-    """`ports.Clock` that only `advance` moves; it never goes back."""
+    """`ports.Clock` that only `advance` moves, never backwards."""
 
     def __init__(self, monotonic_ms: int = 1_000, wall_ms: int = WALL_START_MS) -> None:
         self._monotonic_ms = monotonic_ms
@@ -29,5 +28,5 @@ class ManualClock:
         self._monotonic_ms += ms
 
     def jump_wall(self, ms: int) -> None:
-        """The wall clock is set forward, or back if `ms` is negative; intervals do not notice."""
+        """Sets the wall clock forward, or back if `ms` is negative; intervals are not affected."""
         self._wall_offset_ms += ms

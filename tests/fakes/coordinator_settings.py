@@ -1,4 +1,4 @@
-"""Settings of coordinators with the defaults of one broker, and what a test changes."""
+"""Settings of coordinators for tests: the defaults of a single broker, with the changes of a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.transactions.settings import TransactionCoordinatorSettings
 
 
 def group_settings(**changes: Any) -> GroupCoordinatorSettings:
-    """Share groups do not gather their first members unless the test asks for it."""
+    """Returns group settings. Share groups do not wait for further members at their start, unless the test sets it."""
     return replace(coordinator_views.group_settings(BrokerConfig()), **{"share_gathering_ms": 0, **changes})
 
 

@@ -1,11 +1,11 @@
-"""A disk in memory that fails on demand and loses what was not synced.
+"""A disk in memory that fails on demand and loses unsynced bytes.
 
 Content is byte-exact. A written byte survives `crash()` only if its file was synced after the write *and* the name of the file was made
-durable by `sync_directory` of the directory that holds it (that goes for each directory up to the root, for renames and for removals as
-well). Given a source of randomness, a crash keeps an arbitrary legal part of the rest: some of the unsynced writes, one of them torn.
-`image()` makes the disk that a power loss at this moment would leave and lets this one go on; with `on_change` a test can take such an
-image after every single change. A failed sync loses its writes for good, as on Linux: the same handle fails again, a fresh handle succeeds
-and yet nothing came back. Directories given to the constructor exist durably; `/` always does. Files opened before a crash must not be used
+durable by `sync_directory` of its directory. The same is true for each directory up to the root, for renames and for removals. Given a
+source of randomness, a crash keeps an arbitrary possible part of the rest: some of the unsynced writes, one of them torn. `image()` returns
+a copy of the disk as it would be after a power loss at this moment, and does not change this disk. With `on_change` a test can take such an
+image after every change. A failed sync loses its writes permanently, as on Linux: the same handle fails again; a new handle succeeds, but
+the writes stay lost. Directories given to the constructor exist durably; `/` always does. Files opened before a crash must not be used
 after it.
 """
 
@@ -28,8 +28,9 @@ _OPERATIONS = frozenset({
 
 @dataclass
 class _Content:
-    """A file's bytes: as read now, as certain after a crash, and the changes between the two (`None` data is a truncation to the
-    position). The numbers of a file that is mapped (`map_cells`) change without an entry."""
+    """A file's bytes: as they are read now, as they are certainly after a crash, and the changes between the two (a change without data is
+    a truncation to the position). The numbers of a file that is mapped (`map_cells`) change without an entry.
+    """
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
@@ -39,8 +40,9 @@ class _Content:
 
 @dataclass
 class _NameChange:
-    """One change of a directory's names that is kept or lost as a whole. `old` and `new`: the name that vanishes, and the one that appears;
-    a rename has both, a creation or a removal one."""
+    """One change of a directory's names, which is kept or lost as a whole. `old` is the name that is removed, `new` the name that is added;
+    a rename has both, a creation or a removal has one.
+    """
 
     moved: _Content | _Directory
     old: str | None
@@ -49,7 +51,7 @@ class _NameChange:
 
 @dataclass
 class _Directory:
-    """A directory's names: as seen now, as certain after a crash, and the changes between the two."""
+    """A directory's names: as they are now, as they are certainly after a crash, and the changes between the two."""
 
     names: dict[str, _Content | _Directory] = field(default_factory=dict)
     durable: dict[str, _Content | _Directory] = field(default_factory=dict)
@@ -63,7 +65,7 @@ class _Directory:
         self.unsynced.append(_NameChange(moved, old, new))
 
     def set_durably(self, name: str, found: _Content | _Directory | None) -> None:
-        """Makes this what the name is, or lets it vanish; nothing that was not synced has an effect on it."""
+        """Sets or removes a name durably; unsynced changes of this name have no effect any more."""
         self.unsynced = [change for change in self.unsynced if name not in (change.old, change.new)]
         for names in (self.names, self.durable):
             names.pop(name, None)
@@ -109,7 +111,7 @@ class _Fault:
 
 
 def _change(data: bytearray, position: int, piece: bytes | memoryview | None) -> None:
-    """Applies one write or truncation; writing past the end leaves a hole of zeros."""
+    """Applies one write or truncation. A write past the end fills the gap with zeros."""
     if piece is None:
         del data[position:]
         position, piece = len(data), bytes(position - len(data))
@@ -226,35 +228,36 @@ class MemDisk:
         path_part: str = "",
         written_bytes: int = 0,
     ) -> None:
-        """Lets `operation` on paths that contain `path_part` fail with `number` (EIO, ENOSPC), `count` times (`None`: until `heal`), after
-        letting `after` of them pass; a failing write leaves its first `written_bytes` behind."""
+        """Makes `operation` on paths that contain `path_part` fail with `number` (EIO, ENOSPC) `count` times (`None`: until `heal`). The
+        first `after` operations succeed. A failing write still writes its first `written_bytes`.
+        """
         assert operation in _OPERATIONS, f"no such operation: {operation}"
         self._faults.append(_Fault(operation, number, after, count, path_part, written_bytes))
 
     def heal(self) -> None:
-        """Drops all faults that were asked for."""
+        """Removes all faults."""
         self._faults.clear()
 
     def flip_bits(self, path: str, position: int, mask: int = 0xFF) -> None:
-        """Bit rot: one byte is durably another."""
+        """Changes one byte durably (bit rot)."""
         content = self._content(path)
         content.data[position] ^= mask
         if position < len(content.durable):
             content.durable[position] = content.data[position]
 
     def lose(self, path: str) -> None:
-        """A file or directory is durably not there any more."""
+        """Removes a file or directory durably."""
         parent, name = self._parent(path)
         assert parent is not None, f"no directory of {path}"
         parent.set_durably(name, None)
         self.used_bytes = _size(self._root)
 
     def copy_of(self, path: str) -> Copied:
-        """What a directory holds now, to be put back later."""
+        """Returns a copy of a directory's contents, to be put back later."""
         return _copied(self._directory("copy", path))
 
     def put_back(self, path: str, copy: Copied | None) -> bool:
-        """Makes a directory durably what it was, as a restored backup does; whether there was a copy."""
+        """Replaces a directory durably by a copy, like a restored backup. Returns whether there was a copy."""
         parent, name = self._parent(path)
         if copy is None or parent is None:
             return False
@@ -263,34 +266,34 @@ class MemDisk:
         return True
 
     def crash(self, random: Random | None = None) -> None:
-        """Power loss: back to what is certain, and with `random` an arbitrary legal part of the rest."""
+        """Simulates a power loss: keeps the certain contents, and with `random` an arbitrary possible part of the rest."""
         self._root = self.image(random)._root
         self.used_bytes = _size(self._root)
         self.crashes += 1
         self._faults.clear()
 
     def image(self, random: Random | None = None) -> MemDisk:
-        """The disk that a power loss now would leave, as a disk of its own."""
+        """Returns a new disk with the contents after a power loss now."""
         other = MemDisk(capacity_bytes=self.capacity_bytes)
         other._root = _survivors(self._root, random, {})
         other.used_bytes = _size(other._root)
         return other
 
     def write_back(self) -> None:
-        """All that was written is durable from now on, as after `sync` of the whole system."""
+        """Makes everything that was written durable, like `sync` of the whole system."""
         _make_durable(self._root)
 
-    # A test's own view: no faults, no handles
+    # Access for tests: without faults and handles
 
     def read_file(self, path: str) -> bytes:
         return bytes(self._content(path).data)
 
     def durable_file(self, path: str) -> bytes:
-        """The content that is certain after a crash, if the name is."""
+        """Returns the contents of a file that are certain after a crash; None if its name is not certain."""
         return bytes(self._content(path).durable)
 
     def certain_size(self, path: str) -> int:
-        """How many of a file's first bytes a power failure now keeps as they are; 0 if its name may be lost."""
+        """Returns how many of a file's first bytes a power failure now would certainly keep; 0 if its name may be lost."""
         found: _Content | _Directory | None = self._root
         for name in path.strip("/").split("/"):
             found = found.durable.get(name) if isinstance(found, _Directory) else None
@@ -299,13 +302,13 @@ class MemDisk:
         return min([len(found.durable), len(found.data), *(position for position, _ in found.unsynced)])
 
     def write_file(self, path: str, data: bytes) -> None:
-        """Puts a file there, durably with its name and its directories."""
+        """Writes a file durably, with its name and its directories."""
         parent = self._make(posixpath.dirname(path), is_durable=True)
         parent.set_durably(posixpath.basename(path), _Content(bytearray(data), bytearray(data)))
         self.used_bytes = _size(self._root)
 
     def all_files(self) -> dict[str, bytes]:
-        """Every path and its bytes, sorted by path."""
+        """Returns every path and its bytes, sorted by path."""
         return dict(sorted(_walk(self._root, "")))
 
     # ports.Disk
@@ -400,7 +403,7 @@ class MemDisk:
         return max(0, self.capacity_bytes - self.used_bytes)
 
     def take_fault(self, operation: str, path: str) -> _Fault | None:
-        """The fault that this call must suffer; each matching fault that is not yet due comes one call nearer."""
+        """Returns the fault for this call, if one is due. Counts down the matching faults that are not due yet."""
         for fault in self._faults:
             if fault.operation != operation or fault.path_part not in path:
                 continue
@@ -420,7 +423,7 @@ class MemDisk:
             raise self.failure(operation, path, fault.number)
 
     def failure(self, operation: str, path: str, number: int) -> StorageError:
-        """As `OsDisk`: bytes that cannot be read are damage."""
+        """Returns the error that `OsDisk` would raise: unreadable bytes are a `DamagedLogError`."""
         is_damage = operation == "read" and number == errno.EIO
         return (DamagedLogError if is_damage else DiskError)(f"cannot {operation} {path}: {os.strerror(number)}", path)
 
@@ -516,7 +519,9 @@ def _make_durable(directory: _Directory) -> None:
 
 
 def _survivors(directory: _Directory, random: Random | None, done: dict[int, _Content]) -> _Directory:
-    """A copy of what outlives a crash. `done` keeps a file that is reachable by two names (an unsynced rename) one and the same."""
+    """Returns a copy of the contents that survive a crash. `done` makes sure that a file with two names (an unsynced rename) stays one
+    file.
+    """
     names: dict[str, _Content | _Directory] = {}
     for name, found in directory.surviving_names(random).items():
         if isinstance(found, _Directory):
@@ -545,7 +550,7 @@ def _surviving_bytes(content: _Content, random: Random | None) -> bytearray:
 
 
 def _mix_cells(data: bytearray, newest: bytearray, random: Random) -> None:
-    """Of a mapped file each number that was changed is the new one or the old one."""
+    """After a crash each changed number of a mapped file has either its new or its old value."""
     for at in range(0, min(len(data), len(newest)), CELL_BYTES):
         if data[at : at + CELL_BYTES] != newest[at : at + CELL_BYTES] and random.randrange(2):
             data[at : at + CELL_BYTES] = newest[at : at + CELL_BYTES]

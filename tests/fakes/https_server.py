@@ -1,4 +1,4 @@
-"""A small HTTPS server on loopback with a certificate of its own, for 127.0.0.1 alone."""
+"""A small HTTPS server on the loopback address, with its own certificate for 127.0.0.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An issuer of tokens under a test's control: its keys, its key set, and tokens of any content."""
+"""An issuer of bearer tokens for tests: its keys, its key set, and tokens with any content."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ISSUER, AUDIENCE = "https://issuer.test", "brokers"
 
 
 def rsa_key(name: str = "first", bits: int = 2048) -> RSAPrivateKey:
-    """The same key for the same name, since making one takes a while."""
+    """Returns a key; the same name always has the same key, because making a key is slow."""
     return _made(name, bits)
 
 
@@ -47,7 +47,7 @@ def jwks(*entries: dict[str, Any]) -> bytes:
 
 
 def claims_at(now_s: int, **changed: Any) -> dict[str, Any]:
-    """Claims that are right now, but for what is changed; None leaves one out."""
+    """Returns claims that are valid now, with the given changes; None omits a claim."""
     right = {"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "iat": now_s, "exp": now_s + 600, "scope": "kafka read"}
     return {name: value for name, value in {**right, **changed}.items() if value is not None}
 
@@ -62,11 +62,11 @@ def unsecured(claims: dict[str, Any]) -> str:
 
 
 def part(value: Any) -> str:
-    """A part of a token in compact form."""
+    """Returns a part of a token in compact form."""
     data = value if isinstance(value, bytes) else json.dumps(value).encode()
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def first_message(token: str, name: str = "") -> bytes:
-    """The client's first message of OAUTHBEARER."""
+    """Returns the client's first message of OAUTHBEARER."""
     return f"n,{f'a={name}' if name else ''},\x01auth=Bearer {token}\x01\x01".encode()

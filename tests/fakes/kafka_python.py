@@ -1,4 +1,4 @@
-"""kafka-python for tests in their own process: imported without its warnings, and made to close each socket that it opens.
+"""Imports kafka-python for tests in their own process without its warnings, and makes it close each socket that it opens.
 
 A client of kafka-python 3.0 that is closed while it connects drops the task that connects, and the socket with it. Python would
 close the socket at some later garbage collection, in another test, and warn there.

@@ -1,4 +1,4 @@
-"""The settings of one log with the defaults of one broker, and what a test changes."""
+"""Settings of a log for tests: the defaults of a broker, with the changes of a test."""
 
 from __future__ import annotations
 

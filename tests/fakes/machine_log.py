@@ -1,7 +1,6 @@
-"""A partition in memory, as a machine's host sees it.
-
-Appends are kept one by one, so a test can load them into a new machine; the high watermark follows at once (`is_instant`) or when the test
-calls `commit`. `refuse_next` makes the next append fail with a code.
+"""A partition in memory for tests of coordinators (log machines and their hosts, `ottla/machine`). Appends are kept one by one, so a test
+can load them into a new machine. The high watermark advances immediately (`is_instant`) or when the test calls `commit`. `refuse_next`
+makes the next append fail with a code.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ottla.machine.contract import LogRecord, Machine, Transactional
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The end of a client's transaction, as it stands in the log."""
+    """The marker that ends a client's transaction in the log."""
 
     producer_id: int
     producer_epoch: int
@@ -51,7 +50,7 @@ class MemoryLog:
             raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"more than {self.batch_bytes_max} bytes")
         self.batches += 1
         for record in records:
-            # Only what would be on disk: a machine's own kind of record must not help it to read.
+            # Keeps only the data that would be on disk, so that a machine cannot read attributes of its own record classes.
             self.entries.append(Entry(self.end, LogRecord(record.key, record.value), transactional))
             self.end += 1
         if self.is_instant:
@@ -59,7 +58,7 @@ class MemoryLog:
         return self.end
 
     def append_marker(self, producer_id: int, producer_epoch: int, is_commit: bool) -> int:
-        """Appends a marker as the partition does, and answers its offset; the caller passes it on to the host."""
+        """Appends a marker as the partition does, and returns its offset; the caller passes the marker on to the host."""
         self.entries.append(Entry(self.end, Marker(producer_id, producer_epoch, is_commit)))
         self.end += 1
         if self.is_instant:
@@ -73,7 +72,7 @@ class MemoryLog:
         self._waiting[function] = max(end, self._waiting.get(function, 0))
 
     def commit(self, end: int | None = None) -> None:
-        """The high watermark moves to `end`, or to the log's end."""
+        """Moves the high watermark to `end`, or to the end of the log."""
         self.high_watermark = self.end if end is None else end
         for function in [function for function, waited in self._waiting.items() if waited <= self.high_watermark]:
             del self._waiting[function]

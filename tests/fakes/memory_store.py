@@ -1,11 +1,11 @@
-"""A model of ZooKeeper: several sessions over one tree, with all that can happen to them.
+"""A model of ZooKeeper: several sessions on one tree of nodes, with the faults that can happen to a session.
 
 `ZooKeeperModel` is the server, `MemoryStore` one session of it (`MemoryStore()` alone makes a server of its own). Without `timers` every
 request is answered before the method returns; with them each request and each answer takes `delay_ms()`, in order within a session. Watches
-travel on the same path as answers, so a session gets a watch before the answer to a later read that shows the change.
+are delivered in order with answers, so a session gets a watch before the answer to a later read that shows the change.
 
 Faults of a session: `fail_next` (a write), `fail_next_read`, `disconnect` and `reconnect`, `expire` and `renew`, `hold` and `release`. A
-write that is under way when the connection breaks is applied, not applied, or applied late: after the answer UNKNOWN and before the next
+write that is in flight when the connection breaks is applied, not applied, or applied late: after the answer UNKNOWN and before the next
 write of the same session.
 """
 
@@ -72,7 +72,7 @@ class ZooKeeperModel:
         return outcome
 
     def end(self, session_id: int) -> None:
-        """The session is over: its ephemeral nodes go, other sessions' watches are called."""
+        """Ends a session: its ephemeral nodes are deleted, and watches of other sessions are called."""
         if self.sessions.pop(session_id, None) is not None:
             self.tree.take_watches(session_id)
             self._ring(self.tree.commit(self.tree.stage_end_of(session_id)))
@@ -87,7 +87,7 @@ class ZooKeeperModel:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a session's lease is counted by: the client's clock, and the timeout after which the server may end the session."""
+    """The basis of a session's lease: the client's clock, and the timeout after which the server may end the session."""
 
     clock: Clock
     session_timeout_ms: int
@@ -95,7 +95,7 @@ class Lease:
 
 @dataclass(slots=True)
 class Request:
-    """One request on its way: `execute` runs at the server and returns the answer, `lost` answers in its place."""
+    """A request in flight: `execute` runs at the server and returns the answer; `lost` is called instead if the connection breaks."""
 
     execute: Callable[[], Thunk]
     lost: Thunk
@@ -207,7 +207,7 @@ class MemoryStore:
         self._read_failure = result
 
     def disconnect(self, *, is_applied: bool = False) -> None:
-        """Breaks the connection: no answer that is under way arrives; writes that have not reached the server happen or not."""
+        """Breaks the connection: answers in flight are lost, and writes that have not reached the server may or may not be executed."""
         self._is_connected = False
         under_way, self._under_way = self._under_way, []
         for request in under_way:
@@ -221,7 +221,7 @@ class MemoryStore:
         self._notify(SessionEvent.SUSPENDED)
 
     def reconnect(self) -> None:
-        """The connection is back: with the same session if it is still alive, else it has expired."""
+        """Restores the connection, with the same session if it still exists; otherwise the client learns that it has expired."""
         self._is_connected = True
         if self._session in self.model.sessions:
             self._notify(SessionEvent.CONNECTED)
@@ -230,7 +230,7 @@ class MemoryStore:
             self._notify(SessionEvent.EXPIRED)
 
     def expire(self) -> None:
-        """The server ends the session; the client learns it at once if it is connected."""
+        """Makes the server end the session; the client learns it immediately if it is connected."""
         watches = self.model.tree.take_watches(self._session)
         self.model.end(self._session)
         if self._is_connected:
@@ -240,7 +240,7 @@ class MemoryStore:
             self._notify(SessionEvent.EXPIRED)
 
     def renew(self) -> None:
-        """A new session in place of the expired one; the client uses it from the event on."""
+        """Starts a new session after the expired one; the client uses it from the event on."""
         assert self._is_over, "the session is still alive"
         self._answer(self._begin_session)
         self._notify(SessionEvent.NEW_SESSION)
@@ -252,7 +252,7 @@ class MemoryStore:
         self._session = self.model.admit(self)
 
     def hold(self) -> None:
-        """Writes wait until `release`."""
+        """Makes writes wait until `release`."""
         self._held = []
 
     def release(self) -> None:
@@ -260,14 +260,14 @@ class MemoryStore:
         for run in held:
             run()
 
-    # What tests look at
+    # For assertions
 
     @property
     def multis(self) -> list[list[Operation]]:
         return self.model.multis
 
     def put(self, path: str, data: bytes) -> None:
-        """Another party writes a node, whole branch included."""
+        """Writes a node as another program would, with its missing parents."""
         other = self.model.session()
         parts = path.strip("/").split("/")
         for depth in range(1, len(parts) + 1):
@@ -279,14 +279,14 @@ class MemoryStore:
         return self.model.tree.nodes()
 
     def lasting_nodes(self) -> dict[str, StoreNode]:
-        """What a restart finds."""
+        """Returns the nodes that exist after a restart."""
         return self.model.lasting_nodes()
 
     def reopened(self) -> MemoryStore:
-        """A store that was started anew with the lasting nodes of this one."""
+        """Returns a new store with the persistent nodes of this one."""
         return MemoryStore(model=ZooKeeperModel(self.lasting_nodes(), self.model.tree.sequences(), first_session=self._session + 1))
 
-    # The way to the server and back
+    # Delivery of requests and answers
 
     def on_watch(self, watch: Watch, event: WatchEvent) -> None:
         self._answer(lambda: watch(event))
@@ -345,7 +345,7 @@ class MemoryStore:
         self._timers.call_later(self._delay_ms(), self._execute_next)
 
     def _execute_next(self) -> None:
-        """Whichever timer fires first, requests reach the server in order."""
+        """Executes the next request in order, whichever timer fires first."""
         request = next((request for request in self._under_way if not request.is_executed), None)
         if request is None:
             return

@@ -1,4 +1,6 @@
-"""Peers that keep what is sent to them until the test answers, as frames' messages and as the coordinators' own questions."""
+"""Fake connections to other brokers: they keep each request until the test answers it. There are fakes for requests as messages, and for
+the interfaces through which coordinators ask other brokers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from ottla.transactions.remote import DoneCodes, OtherCoordinators
 
 
 class Asked(NamedTuple):
-    """One request to another broker; `done(response, 0)` or `done(None, code)` answers it."""
+    """A request to another broker; the test answers it by `done(response, 0)` or `done(None, code)`."""
 
     broker_id: int
     request: Any
@@ -60,7 +62,7 @@ class HeldNetwork:
         self.attempts.append((connected, failed))
 
     def accept(self) -> None:
-        """The other side accepts; this one closes the connection at once."""
+        """Accepts the oldest connection, and closes it on this side immediately."""
         closed: list[bool] = []
         self.attempts.pop(0)[0](SimpleNamespace(close=lambda: closed.append(True)))
         assert closed == [True]
@@ -70,7 +72,7 @@ class HeldNetwork:
 
 
 class AskedToAdd(NamedTuple):
-    """One question to the transaction coordinator on another broker."""
+    """A request to the transaction coordinator on another broker."""
 
     broker_id: int
     transactional_id: str

@@ -1,4 +1,4 @@
-"""Share coordinators in memory: what they are asked they do at once, or later, or not at all."""
+"""A share coordinator in memory, which executes calls immediately, later, or refuses them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from ottla.sharing.state_shard import updated
 
 
 class MemoryPersister:
-    """`base.share_state.Persister`. While `is_held` calls wait for `release`; `fail_with` refuses each call, changing nothing."""
+    """`base.share_state.Persister`. While `is_held` is set, calls wait for `release`. With `fail_with` each call is refused and changes
+    nothing.
+    """
 
     def __init__(self) -> None:
         self.states: dict[SharePartitionKey, ShareState] = {}
@@ -21,13 +23,13 @@ class MemoryPersister:
         self._waiting: list[Callable[[], None]] = []
 
     def release(self) -> None:
-        """Carries out what has waited, in order, also what comes while it does."""
+        """Executes the waiting calls in order, and the calls that arrive meanwhile."""
         while self._waiting:
             self._waiting.pop(0)()
         self.is_held = False
 
     def reverse(self) -> None:
-        """What came first arrives last."""
+        """Reverses the order of the waiting calls."""
         self._waiting.reverse()
 
     def _carry_out(self, what: str, call: Callable[[], None], refuse: Callable[[ErrorCode], None]) -> None:
@@ -100,5 +102,5 @@ class MemoryPersister:
 
 
 def _name(key: SharePartitionKey) -> str:
-    """The topic by the text of its id if it has one, as in the tests' own topics."""
+    """Returns the name of a topic: the text of its id if it has one, as in the topics of these tests."""
     return f"{key.group_id} {key.topic_id.rstrip(bytes(1)).decode(errors='replace')}-{key.partition}"

@@ -1,4 +1,4 @@
-"""Randomness that a seed repeats."""
+"""Random numbers from a seed."""
 
 from __future__ import annotations
 

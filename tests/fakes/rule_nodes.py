@@ -1,4 +1,4 @@
-"""Counts what access rules cost in their nodes of the metadata store."""
+"""Counts the encoding of access rules into nodes of the metadata store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.metadata_store import acl_nodes
 
 
 def count_encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rules each call of `acl_nodes.rules_bytes` encodes from now on; the list grows."""
+    """Returns a list to which each later call of `acl_nodes.rules_bytes` adds the number of encoded rules."""
     encoded: list[int] = []
     encode = acl_nodes.rules_bytes
 

@@ -1,4 +1,4 @@
-"""A SASL mechanism of two steps that accepts any user but Mallory, at once or when the test says."""
+"""A fake SASL mechanism with two steps that accepts any user except Mallory, immediately or when the test calls `finish`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from ottla.security.authentication import StepResult
 
 
 class FakeExchange:
-    """`hello` is asked for a name, any other token is one. With `is_slow` answers wait for `finish`, as if hashing took its time."""
+    """The token `hello` is answered by a request for a name; any other token is the name. With `is_slow` answers wait for `finish`, as if
+    hashing took long.
+    """
 
     def __init__(self, *, is_slow: bool = False) -> None:
         self._is_slow = is_slow
@@ -21,7 +23,7 @@ class FakeExchange:
             done(self._judge(token))
 
     def finish(self) -> None:
-        """Gives the answers that wait."""
+        """Sends the waiting answers."""
         waiting, self._waiting = self._waiting, []
         for answer in waiting:
             answer()

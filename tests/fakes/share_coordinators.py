@@ -1,4 +1,4 @@
-"""A share coordinator without a broker round it."""
+"""Makes a share coordinator without a broker."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""A TCP proxy between a client and a server: it can hold back what either sends, close connections, and refuse new ones.
-
-Threads forward the bytes; the methods may be called in any thread. `hold` keeps what arrives, so it is delivered after `release`, or
-never if the connections are cut before.
+"""A TCP proxy between a client and a server: it can hold back bytes in either direction, close connections, and refuse new ones. Threads
+forward the bytes; the methods may be called in any thread. After `hold`, received bytes are kept until `release`; they are lost if the
+connections are cut before.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ class TcpProxy:
         return f"{HOST}:{self.port}"
 
     def hold(self, *, requests: bool = True, answers: bool = True) -> None:
-        """Forwards nothing any more in these directions; connections stay open, new ones are accepted and held as well."""
+        """Stops forwarding in these directions. Connections stay open; new ones are accepted, and their bytes are held too."""
         with self._lock:
             self._holds_requests, self._holds_answers = requests, answers
             self._wake()
 
     def held(self) -> bytes:
-        """What clients have sent and the proxy holds back, up to a piece of each connection."""
+        """Returns the bytes of clients that the proxy holds back, at most one piece of each connection."""
         with self._lock:
             return b"".join(self._peek(client) for client, _ in self._pairs)
 
@@ -50,7 +49,7 @@ class TcpProxy:
             self._wake()
 
     def cut(self, *, refuse: bool = False) -> None:
-        """Closes all connections; what is held is lost. With `refuse` new ones are closed at once until `release`."""
+        """Closes all connections; held bytes are lost. With `refuse` new connections are closed immediately until `release`."""
         with self._lock:
             self._refuses = refuse
             for pair in self._pairs:
@@ -90,7 +89,7 @@ class TcpProxy:
                     self._forward(end)
 
     def _wake(self) -> None:
-        """Lets the thread look at its connections again."""
+        """Wakes the thread, so that it checks its connections again."""
         self._waker.send(b"\0")
 
     def _watched(self) -> list[socket.socket]:

@@ -1,4 +1,4 @@
-"""What the disk in memory promises beyond a real one: it fails on demand and a crash keeps only what is certain."""
+"""The disk in memory has more than a real one: it fails on demand, and a crash keeps only contents that are certain."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def test_a_random_crash_keeps_a_legal_part_of_the_rest() -> None:
 
 
 def test_a_random_crash_keeps_or_loses_each_change_of_names_that_was_not_synced() -> None:
-    """In any order, but a file is never under two names, and none appears that never was."""
+    """A random crash keeps or loses each unsynced change of names, in any order. But a file never has two names, and no file appears that
+    never existed.
+    """
     seen = set()
     for seed in range(200):
         disk = MemDisk("/data")

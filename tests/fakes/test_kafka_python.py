@@ -1,4 +1,4 @@
-"""Tests of `kafka_python.py`: which sockets of kafka-python stay open."""
+"""With `kafka_python.py` no socket of kafka-python stays open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fakes.kafka_python import KafkaNetSocket
 
 
 class Selector:
-    """Suspends a task that waits for its connection; the test decides how the task goes on."""
+    """Suspends a task that waits for its connection; the test decides how the task continues."""
 
     @coroutine
     def wait_write(self, connecting: socket.socket, timeout_at: float | None) -> Generator[None, None, None]:
@@ -23,7 +23,7 @@ class Selector:
 
 @pytest.fixture
 def suspended() -> Any:
-    """A task of kafka-python that waits for its connection, and the socket of the connection."""
+    """Returns a task of kafka-python that waits for its connection, and the connection's socket."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         selector = Selector()
         task = KafkaNetSocket().connect(selector, (socket.AF_INET, socket.SOCK_STREAM, 0, "", server.getsockname()))

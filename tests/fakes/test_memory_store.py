@@ -1,4 +1,4 @@
-"""The faults of the model: expiry, lost connections, unknown outcomes, writes that come late."""
+"""The faults of the ZooKeeper model: expiry, lost connections, unknown outcomes, late writes."""
 
 from __future__ import annotations
 

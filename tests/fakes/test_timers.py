@@ -1,4 +1,4 @@
-"""Manual time: order is deterministic, and each function sees the time it asked for."""
+"""Manual timers run in a deterministic order, and each function sees the time for which it was set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads whose work is done when the test says so, and the process that looks into records without a process."""
+"""Fake threads whose work is done when the test says so, and a fake of the worker process that checks records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 class RecordWorker:
-    """`ports.Worker` for `server/record_worker.py`; `is_lost` makes it die over every order."""
+    """`ports.Worker` for `server/record_worker.py`, which runs in this process. With `is_lost` it dies at every order."""
 
     pid = None
 
@@ -37,7 +37,7 @@ class RecordWorker:
 
 
 class ManualThreads:
-    """`ports.Threads`: `run_one` does the oldest piece of work, `run_all` all of it and what follows from it."""
+    """`ports.Threads`: `run_one` does the oldest piece of work; `run_all` does all work, including new work that results from it."""
 
     def __init__(self) -> None:
         self.record_worker = RecordWorker()

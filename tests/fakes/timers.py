@@ -1,7 +1,7 @@
 """Timers that run when the test says so, in the order of their deadlines and, among equals, in the order in which they were made.
 
-`run_due` runs what is due now and all that becomes due by running it; `advance` moves the clock from deadline to deadline, so a function
-always sees the time it asked for.
+`run_due` runs the functions that are due now, and the functions that become due through them. `advance` moves the clock from deadline to
+deadline, so a function always sees the time for which it was set.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from tests.fakes.clock import ManualClock
 
-RUNS_MAX = 1_000_000  # a function that re-arms itself without delay would otherwise run for ever
+RUNS_MAX = 1_000_000  # otherwise a function that sets its timer again without delay would run endlessly
 
 
 class ManualTimer:
@@ -45,7 +45,7 @@ class ManualTimers:
         self.call_later(0, function)
 
     def pending(self) -> int:
-        """How many functions still wait."""
+        """Returns how many functions wait."""
         return sum(not timer.is_cancelled for _, _, timer in self._queue)
 
     def next_deadline_ms(self) -> float | None:
@@ -54,7 +54,7 @@ class ManualTimers:
         return self._queue[0][0] if self._queue else None
 
     def run_due(self) -> int:
-        """Runs all that is due at the clock's present time; answers how many functions ran."""
+        """Runs all functions that are due now; returns how many ran."""
         runs = 0
         now_ms = self.clock.monotonic_ms()
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
@@ -64,7 +64,7 @@ class ManualTimers:
         return runs
 
     def advance(self, ms: int) -> int:
-        """Moves the clock by `ms`, stopping at each deadline on the way to run what is due there."""
+        """Moves the clock by `ms`. Stops at each deadline on the way and runs the functions that are due."""
         end_ms = self.clock.monotonic_ms() + ms
         runs = self.run_due()
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= end_ms:
@@ -75,7 +75,7 @@ class ManualTimers:
         return runs
 
     def advance_one(self) -> bool:
-        """Jumps to the next deadline and runs one function that is due there; `False` when nothing waits."""
+        """Moves the clock to the next deadline and runs one function that is due; returns False if no function waits."""
         deadline_ms = self.next_deadline_ms()
         if deadline_ms is None:
             return False
@@ -84,7 +84,7 @@ class ManualTimers:
         return True
 
     def advance_to_next(self) -> bool:
-        """Jumps to the next deadline and runs it; `False` when nothing waits."""
+        """Moves the clock to the next deadline and runs all functions that are due; returns False if no function waits."""
         deadline_ms = self.next_deadline_ms()
         if deadline_ms is None:
             return False

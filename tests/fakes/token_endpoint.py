@@ -1,4 +1,4 @@
-"""A token endpoint on loopback, without TLS, under a test's control."""
+"""A fake OAuth token endpoint on the loopback address, without TLS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Asked(NamedTuple):
 
 
 class TokenEndpoint:
-    """Answers with the scripted (status, body) pairs, then with fresh tokens of `make`."""
+    """Answers with the given (status, body) pairs, then with new tokens of `make`."""
 
     def __init__(self, make: Callable[[], str]) -> None:
         self.make = make

@@ -1,4 +1,4 @@
-"""Everything around a part of the broker in a test: time, threads, other brokers, a disk, a metadata store.
+"""`World`: the fakes that surround a part of the broker in a test: time, threads, other brokers, a disk, a metadata store.
 
 A test file derives its own class from `World` and makes the part that it tests. Each fake is made when it is first used, and all of them
 share one clock, which only the test moves.
@@ -21,7 +21,7 @@ from tests.fakes.timers import ManualTimers
 
 
 class World:
-    """The fakes, and ways to let time pass."""
+    """The fakes of a test, and methods that let time pass."""
 
     @cached_property
     def clock(self) -> ManualClock:
@@ -54,7 +54,7 @@ class World:
 
     @cached_property
     def store(self) -> MemoryStore:
-        """A session that is answered at once."""
+        """A session whose requests are answered immediately."""
         return self.model.session()
 
     @cached_property
@@ -67,11 +67,11 @@ class World:
         return []
 
     def recorder(self, name: str) -> Callable[..., None]:
-        """A function that notes its name, or its name and its arguments, among the events."""
+        """Returns a function that adds its name, or its name and its arguments, to the events."""
         return lambda *arguments: self.events.append((name, *arguments) if arguments else name)
 
     def settle(self) -> None:
-        """Does all that is due now, in the threads and on the loop."""
+        """Does all work that is due now, in the threads and on the loop."""
         while self.threads.waiting or self.timers.run_due():
             self.threads.run_all()
 

@@ -1,1 +1,1 @@
-"""The house style as tests: what can be counted or read off a syntax tree is not left to taste."""
+"""Tests of the project's style: rules that can be checked in the text or the syntax tree of files."""

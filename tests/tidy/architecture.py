@@ -27,14 +27,14 @@ class Row(NamedTuple):
 
 
 def rows(page: str) -> list[Row]:
-    """The rows of the table under the heading "Where is it?"."""
+    """Returns the rows of the table under the heading "Where is it?"."""
     _, _, behind = page.partition("## Where is it?")
     lines = [line for line in behind.split("\n## ")[0].splitlines() if line.startswith("|") and line not in HEAD]
     return [Row(*(cell.strip() for cell in line.strip("|").split("|", 1))) for line in lines]
 
 
 def complaints(row: Row, package: Path) -> Iterator[str]:
-    """What is wrong with a row: files that are not there, symbols that are not in them."""
+    """Yields what is wrong with a row: missing files, and symbols that a file does not define."""
     named = _NAMED.findall(row.answer)
     if not named:
         yield f"{row.question}: names no file"
@@ -62,7 +62,7 @@ def _symbols_missing(row: Row, name: str, path: Path, symbols: list[str]) -> Ite
 
 
 def defined(tree: ast.Module) -> set[str]:
-    """Names that a module defines: at its top, and in its classes (plain, and as `Class.name`)."""
+    """Returns the names that a module defines: at its top level, and in its classes (plain, and as `Class.name`)."""
     names: set[str] = set()
     for node in tree.body:
         own = _names_of(node)

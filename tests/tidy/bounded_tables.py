@@ -1,5 +1,6 @@
-"""Finds every cache and table whose size has a bound: what `lru_cache` decorates, queues with `maxlen`, and containers whose length is
-compared with a bound in a file that adds to them."""
+"""Finds every cache and table with a limited size: functions with `lru_cache`, queues with `maxlen`, and containers whose length is
+compared with a limit in a file that adds to them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def bounded_tables(tree: ast.Module) -> Iterator[str]:
-    """The name of each, as the file writes it."""
+    """Yields the name of each, as it is written in the file."""
     grown = set(_grown(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
@@ -27,13 +28,13 @@ def bounded_tables(tree: ast.Module) -> Iterator[str]:
 
 
 def _called(node: ast.expr) -> str:
-    """The name of a function, called or not."""
+    """Returns the name of a function, called or not."""
     function = node.func if isinstance(node, ast.Call) else node
     return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
 
 
 def _grown(tree: ast.Module) -> Iterator[str]:
-    """What a file adds to."""
+    """Yields the names of containers to which a file adds elements."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -45,7 +46,7 @@ def _grown(tree: ast.Module) -> Iterator[str]:
 
 
 def _is_bound(side: ast.expr) -> bool:
-    """Whether this is the name of a bound or a number above 1."""
+    """Whether this is the name of a limit or a number above 1."""
     if isinstance(side, ast.Constant):
         return isinstance(side.value, int) and side.value > 1
     name = side.attr if isinstance(side, ast.Attribute) else side.id if isinstance(side, ast.Name) else ""

@@ -1,7 +1,5 @@
-"""Which module of ours imports which, and where the arrows form a circle.
-
-Every import statement counts, also one inside a function or under `TYPE_CHECKING`: two modules that need each other's names are one module
-in two files, however late the second import runs.
+"""Finds which modules of the package import each other, and cycles of imports. Every import statement is used, also inside a function or
+under `TYPE_CHECKING`: two modules that need each other's names are one module in two files, even if one import runs late.
 """
 
 from __future__ import annotations
@@ -14,18 +12,18 @@ Graph = Mapping[str, frozenset[str]]
 
 
 def import_graph(root: Path, package: str) -> dict[str, frozenset[str]]:
-    """Module name -> the modules of the package that it imports. `root` is the folder that holds the package."""
+    """Returns for each module name the modules of the package that it imports. `root` is the folder that contains the package."""
     files = {_module_name(path.relative_to(root)): path for path in sorted((root / package).rglob("*.py"))}
     return {name: frozenset(_imported(name, path, files)) - {name} for name, path in files.items()}
 
 
 def imported_by(path: Path, modules: Collection[str]) -> set[str]:
-    """The given modules that a file outside of the package imports."""
+    """Returns those of the given modules that a file outside of the package imports."""
     return set(_imported("", path, modules))
 
 
 def circles(graph: Graph) -> list[list[str]]:
-    """The sets of modules that reach each other, by Tarjan's algorithm, each sorted by name."""
+    """Returns the cycles: sets of modules that import each other directly or indirectly, by Tarjan's algorithm, each sorted by name."""
     return [sorted(part) for part in _components(graph) if len(part) > 1]
 
 
@@ -61,7 +59,7 @@ def _known(module: str, modules: Collection[str]) -> Iterator[str]:
 
 
 def _components(graph: Graph) -> Iterator[list[str]]:
-    """Strongly connected components; without recursion, for there are hundreds of modules."""
+    """Returns the strongly connected components. It does not use recursion, because there are hundreds of modules."""
     index: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []

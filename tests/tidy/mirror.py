@@ -23,7 +23,7 @@ def graph() -> Graph:
 
 @cache
 def importing_tests() -> dict[str, list[str]]:
-    """The test files that import each module."""
+    """Returns the test files that import each module."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in python_files("tests"):
         if path.name.startswith("test_"):
@@ -33,7 +33,7 @@ def importing_tests() -> dict[str, list[str]]:
 
 
 def tests_of(module: str) -> list[str]:
-    """The test files of a module, given by its name."""
+    """Returns the test files of a module, given by its name."""
     importers = [name for name, imported in graph().items() if module in imported]
     folder = next(folder for folder in mirrored(module).parents if folder.is_dir())
     return (
@@ -44,7 +44,7 @@ def tests_of(module: str) -> list[str]:
 
 
 def own_tests(module: str) -> list[str]:
-    """The file that mirrors the module; else the files that import it."""
+    """Returns the test file with the module's name, else the files that import the module."""
     if mirrored(module).exists():
         return [shown(mirrored(module))]
     messages = f"ottla.wire.messages.{module.rpartition('.')[2]}" if module.startswith("ottla.handlers.") else module
@@ -52,7 +52,7 @@ def own_tests(module: str) -> list[str]:
 
 
 def mirrored(module: str) -> Path:
-    """The path of the test file that has the module's name."""
+    """Returns the path of the test file that has the module's name."""
     *folders, name = module.split(".")[1:]
     return ROOT.joinpath("tests", *folders, f"test_{name}.py")
 

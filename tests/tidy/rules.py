@@ -1,7 +1,6 @@
-"""The rules of style as functions: source in, complaints out. `test_rules.py` shows that each of them can complain.
-
-A complaint is a line number and a short sentence. Rules look at one file at a time and know no paths; which files a rule holds for is
-decided in `test_sources.py`.
+"""The rules of style as functions: a rule takes the source of a file and yields complaints. A complaint is a line number and a short
+sentence. `test_rules.py` shows that each rule can complain. Rules do not know paths; `test_sources.py` decides to which files a rule
+applies.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ VAGUE_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manage
 Complaint = tuple[int, str]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-# Riddles where the field has a word (send, answer, notify, read); also in names, but not within another word.
-# Python's own name for the position of a stream, `.tell()`, is none.
+# Unclear words for which there is a usual term (send, answer, notify, read). They are found in names too, but not within another word.
+# Python's `.tell()` of a stream is allowed.
 _RIDDLES = "told|tells?|telling|saw|hears?|heard|hearing|nobody|whoever|strangers?|out loud"
 _UNWANTED = re.compile(rf"(?<![a-z])(?<!\.(?=tell\(\)))({_RIDDLES})(?![a-z])", re.IGNORECASE)
 _UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
 _QUESTION = re.compile(r".*\?$|(What|How|Why|When|Where|Who) (do|does)\b")
-# Hosts that files are downloaded from, and paths that exist on one machine only.
+# Hosts for downloads, and paths that exist on one machine only.
 _FOREIGN = re.compile(
     r"(?<![\w./-])/(work|root|home)/[\w.]|\bpypi\.|pythonhosted\.|\brepo1?\.maven\.|\bregistry\.[a-z]+js\b|://[^\s/]*(mirror|artifactory|nexus)"
 )
@@ -33,12 +32,12 @@ _FOREIGN = re.compile(
 
 @lru_cache(maxsize=1)
 def nodes(tree: ast.Module) -> list[ast.AST]:
-    """The nodes of a module, kept while one rule after the other looks at it."""
+    """Returns the nodes of a module; cached, because all rules need them."""
     return list(ast.walk(tree))
 
 
 def function_lengths(tree: ast.Module) -> Iterator[Complaint]:
-    """Functions that are too long, their docstrings not counted."""
+    """Yields functions that are too long, without their docstrings."""
     for node in nodes(tree):
         if isinstance(node, Function):
             lines = _lines(node) - _docstring_lines(node)
@@ -47,7 +46,7 @@ def function_lengths(tree: ast.Module) -> Iterator[Complaint]:
 
 
 def lengths(tree: ast.Module) -> list[int]:
-    """The lines of each function of a module, docstrings not counted."""
+    """Returns the number of lines of each function of a module, without docstrings."""
     return [_lines(node) - _docstring_lines(node) for node in nodes(tree) if isinstance(node, Function)]
 
 
@@ -66,17 +65,17 @@ def file_length(text: str) -> Iterator[Complaint]:
 
 
 def unfinished(text: str) -> Iterator[Complaint]:
-    """Words of unfinished work."""
+    """Yields words that mark unfinished work."""
     yield from _matches(_UNFINISHED, text)
 
 
 def unwanted_words(text: str) -> Iterator[Complaint]:
-    """Words that the code and its documentation do not use."""
+    """Yields words that the code and its documentation must not use."""
     yield from _matches(_UNWANTED, text)
 
 
 def foreign_places(text: str) -> Iterator[Complaint]:
-    """Paths and download hosts that mean nothing on another machine."""
+    """Yields paths and download hosts that do not exist on other machines."""
     yield from _matches(_FOREIGN, text)
 
 
@@ -85,7 +84,7 @@ _PLURAL = re.compile(rf" (?:\w+ )?({_NOUNS})s\b")
 
 
 def uncounted_nouns(tree: ast.Module) -> Iterator[Complaint]:
-    """Texts with a number and a plural, which would say `1 partitions`; numbers in capitals are limits."""
+    """Yields texts with a number and a plural, which could print `1 partitions`. Names in capitals are limits and are allowed."""
     for node in nodes(tree):
         if not isinstance(node, ast.JoinedStr):
             continue
@@ -97,7 +96,7 @@ def uncounted_nouns(tree: ast.Module) -> Iterator[Complaint]:
 
 
 def _is_number(node: ast.expr) -> bool:
-    """Whether a name or a call stands for a count that may be one."""
+    """Whether a name or a call is a count that may be one."""
     if isinstance(node, ast.Call):
         return _called(node) in ("len", "sum", "count")
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
@@ -112,7 +111,7 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[Complaint]:
 
 
 def opening(tree: ast.Module) -> Iterator[Complaint]:
-    """A module opens with a docstring and then `from __future__ import annotations`."""
+    """Yields a complaint unless the module begins with a docstring and then `from __future__ import annotations`."""
     if ast.get_docstring(tree) is None:
         yield 1, "the module has no docstring"
         return
@@ -123,7 +122,7 @@ def opening(tree: ast.Module) -> Iterator[Complaint]:
 
 
 def questions(tree: ast.Module) -> Iterator[Complaint]:
-    """Docstrings whose first line asks instead of saying what the thing is or does."""
+    """Yields docstrings whose first line is a question instead of a statement."""
     for node in nodes(tree):
         if isinstance(node, ast.Module | ast.ClassDef | Function):
             first = (ast.get_docstring(node) or "").partition("\n")[0]
@@ -132,7 +131,7 @@ def questions(tree: ast.Module) -> Iterator[Complaint]:
 
 
 def swallowed_exceptions(tree: ast.Module) -> Iterator[Complaint]:
-    """Handlers that would swallow a broken invariant; clean-up that raises again is fine for BaseException."""
+    """Yields exception handlers that would hide a broken invariant. A handler of BaseException that raises again is allowed."""
     for node in nodes(tree):
         if not isinstance(node, ast.ExceptHandler):
             continue
@@ -149,7 +148,7 @@ def asynchrony(tree: ast.Module) -> Iterator[Complaint]:
 
 
 def salted_hashes(tree: ast.Module) -> Iterator[Complaint]:
-    """`hash` of a string differs from process to process, so nothing may rest on it; within `__hash__` it is at home."""
+    """Yields calls of `hash`, because the hash of a string differs from process to process. Calls within `__hash__` are allowed."""
     at_home: set[ast.AST] = set()
     for node in nodes(tree):
         if isinstance(node, ast.FunctionDef) and node.name == "__hash__":
@@ -165,9 +164,8 @@ _ORDER_BOUND = frozenset({"list", "tuple", "iter", "enumerate", "zip", "map", "f
 
 
 def set_order(tree: ast.Module) -> Iterator[Complaint]:
-    """Places where the order of a set would show: loops, comprehensions and calls that keep order.
-
-    A set is recognised by its form, or by a name that this module calls a set in an annotation or an assignment, and nowhere anything else.
+    """Yields code whose result depends on the order of a set: loops, comprehensions and calls that keep the order. A set is recognised by
+    its form, or by a name that is a set in all annotations and assignments of this module.
     """
     sets = _set_names(tree)
     free = {
@@ -208,7 +206,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _set_names(tree: ast.Module) -> frozenset[str]:
-    """Names that are sets wherever this module says what they are."""
+    """Returns names that are sets in all annotations and assignments of this module."""
     seen: dict[str, set[bool]] = {}
 
     def note(name: str, is_set: bool) -> None:
@@ -233,14 +231,14 @@ def _says_set(annotation: ast.expr) -> bool:
 
 
 def excused_tests(tree: ast.Module) -> Iterator[Complaint]:
-    """Tests that are marked to be skipped or expected to fail."""
+    """Yields tests that are marked to be skipped or expected to fail."""
     for node in nodes(tree):
         if isinstance(node, ast.Attribute) and node.attr in ("skip", "skipif", "xfail") and _name(node.value) == "mark":
             yield node.lineno, f"a test is excused by {node.attr}"
 
 
 def empty_tests(tree: ast.Module) -> Iterator[Complaint]:
-    """Tests that nothing can make fail: no assert, no `raises`, and no call to something that checks."""
+    """Yields tests that cannot fail: they have no assert, no `raises`, and no call of a function that checks."""
     checks = re.compile(r"^_?(assert|check|raises|fail|expect|run|verify|round_trip)")
     for node in tree.body:
         if not isinstance(node, Function) or not node.name.startswith("test_"):
@@ -252,7 +250,7 @@ def empty_tests(tree: ast.Module) -> Iterator[Complaint]:
 
 
 def views_in_steps(tree: ast.Module) -> Iterator[Complaint]:
-    """Generators with a local memoryview. The buffer of a connection may have the bytes of another request after a `yield`."""
+    """Yields generators with a local memoryview. After a `yield` the buffer of a connection may have the bytes of another request."""
     if not any(isinstance(node, ast.Name) and node.id == "memoryview" for node in nodes(tree)):
         return
     for function in nodes(tree):
@@ -275,7 +273,7 @@ def _without_inner_functions(function: Function) -> list[ast.AST]:
 
 
 def _view_name(node: ast.AST) -> str | None:
-    """The name of a memoryview that the node binds."""
+    """Returns the name of a memoryview that the node binds."""
     annotated = node.annotation if isinstance(node, ast.arg | ast.AnnAssign) else None
     if annotated is not None and "memoryview" in ast.unparse(annotated):
         return node.arg if isinstance(node, ast.arg) else ast.unparse(node.target) if isinstance(node, ast.AnnAssign) else None
@@ -285,14 +283,14 @@ def _view_name(node: ast.AST) -> str | None:
 
 
 def decisions_built(tree: ast.Module) -> Iterator[Complaint]:
-    """Calls of the class `Decision`."""
+    """Yields calls of the class `Decision`."""
     for node in nodes(tree):
         if isinstance(node, ast.Call) and _name(node.func) == "Decision":
             yield node.lineno, "machines build decisions by machine/draft.py"
 
 
 def high_watermark_moves(tree: ast.Module) -> Iterator[Complaint]:
-    """Assignments to an attribute `high_watermark`, by whatever statement."""
+    """Yields assignments to an attribute `high_watermark`, by any statement."""
     for node in nodes(tree):
         is_assigned = isinstance(node, ast.Attribute) and node.attr == "high_watermark" and not isinstance(node.ctx, ast.Load)
         is_set = isinstance(node, ast.Call) and any(isinstance(word, ast.Constant) and word.value == "high_watermark" for word in node.args)

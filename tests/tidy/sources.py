@@ -1,4 +1,4 @@
-"""Where the sources are: every file of the repository by the part that it belongs to."""
+"""Lists the source files of the repository, by the part to which they belong."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _OUTSIDE = {".git", ".venv", "build", "dist", "data", "__pycache__", "target", "
 
 
 def python_files(*parts: str) -> list[Path]:
-    """All Python files below the given folders of the repository, in order."""
+    """Returns all Python files below the given folders of the repository, in order."""
     return sorted(path for part in parts for path in (ROOT / part).rglob("*.py"))
 
 
@@ -54,7 +54,7 @@ def core_files() -> list[Path]:
 
 
 def text_files() -> Iterator[Path]:
-    """Every file that people write, code or not; caches and what tools make are left out, and not walked through."""
+    """Returns every file that people write, code or not. Caches and generated files are left out."""
     for folder, folders, names in os.walk(ROOT):
         folders[:] = sorted(name for name in folders if not _is_outside(name))
         for path in (Path(folder, name) for name in sorted(names)):

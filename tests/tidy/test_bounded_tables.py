@@ -1,6 +1,5 @@
-"""Every cache and table with a bound is bounded in bytes: it is a `BoundedCache`, or what it counts has a bounded size.
-
-`BOUNDED` says for each what that is. A new one fails here until it is a `BoundedCache`, or stands in this list with the reason.
+"""Every cache and table with a limited number of elements is also limited in bytes: it is a `BoundedCache`, or its elements have a limited
+size. `BOUNDED` has the reason for each. A new table fails here until it is a `BoundedCache` or is in this list with the reason.
 """
 
 from __future__ import annotations

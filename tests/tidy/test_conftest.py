@@ -1,4 +1,4 @@
-"""A missing foreign program is skipped for a person and fails in CI; a test that fails breaks no other."""
+"""A test that needs a missing program is skipped for developers and fails in CI, and a failing test does not affect other tests."""
 
 from __future__ import annotations
 

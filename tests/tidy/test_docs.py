@@ -1,4 +1,4 @@
-"""What the docs say is what the code does: generated pages are up to date, and the README names what make can do."""
+"""The docs agree with the code: generated pages are up to date, and the README names existing targets of make."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Door(enum.Enum):
 
 
 def _targets() -> list[str]:
-    """The targets that the Makefile declares."""
+    """Returns the targets that the Makefile declares."""
     declared = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert declared is not None
     return declared.group(1).split()
@@ -77,7 +77,7 @@ def test_every_target_has_a_recipe() -> None:
 
 @pytest.mark.parametrize("page", sorted(path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]))
 def test_links_and_source_paths_lead_somewhere(page: str) -> None:
-    """Relative links, and paths of ours between backticks."""
+    """Relative links, and paths between backticks, name existing files."""
     path = ROOT / page
     text = path.read_text()
     links = [link.split("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link and not link.startswith("#")]

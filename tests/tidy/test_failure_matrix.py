@@ -14,13 +14,13 @@ ROW = re.compile(r"^\| (?!Fault |Failure |---)(.+?) \|.*\| ([^|]*) \|$", re.M)
 
 
 def rows(page: str, heading: str) -> dict[str, list[str]]:
-    """The tests of each fault."""
+    """Returns the tests of each fault."""
     matrix = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     return {fault: re.findall(r"`([^`]+)`", tests) for fault, tests in ROW.findall(matrix)}
 
 
 def missing(page: str, heading: str) -> list[str]:
-    """The faults without a test, or with one that is not there."""
+    """Returns the faults without a test, or with a test that does not exist."""
     return [fault for fault, tests in rows(page, heading).items() if not tests or not all("::" in test and exists(test) for test in tests)]
 
 

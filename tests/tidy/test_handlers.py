@@ -1,6 +1,5 @@
-"""The table of APIs and the handlers agree, no fact of an API stands twice, and each handler has a docstring of a fixed form.
-
-What ApiVersions advertises comes from the table alone, so a line without a module would be a promise that the first request breaks.
+"""The table of APIs and the handlers agree, no fact of an API is declared twice, and each handler's docstring has a fixed form. ApiVersions
+advertises the APIs of the table, so a line without a handler would make the first request fail.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ OWN_FACTS = ("KEY", "API_KEY", "MIN_VERSION", "MAX_VERSION", "VERSIONS", "FLEXIB
 
 
 def _handlers() -> list[Path]:
-    """The modules that define `handle`; the others have what several of them need."""
+    """Returns the modules that define `handle`; the other modules have functions that several handlers use."""
     return [path for path in sorted(HANDLERS.rglob("*.py")) if "handle" in defined(parsed(path))]
 
 
@@ -31,7 +30,7 @@ def _dotted(path: Path) -> str:
 
 
 def form_complaints(docstring: str) -> list[str]:
-    """The headings that are missing or out of order. A handler that does everything has no "Not done"."""
+    """Returns the headings that are missing or out of order. A handler that does everything has no heading "Not done"."""
     if re.search(r"(?m)^Not done: nothing\.?$", docstring):
         return ["an empty heading"]
     found = [heading for heading in re.findall(r"(?m)^([A-Z][a-z ]+):", docstring) if heading in FORM]
@@ -40,7 +39,7 @@ def form_complaints(docstring: str) -> list[str]:
 
 
 def repeated_facts(tree: ast.Module) -> list[str]:
-    """Where a module names its own API's key or versions: a constant, a keyword of a message's declaration, the docstring."""
+    """Returns where a module repeats its API's key or versions: in a constant, a keyword of a message's declaration, or the docstring."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in OWN_FACTS:
@@ -74,7 +73,7 @@ def test_a_repeated_fact_is_found() -> None:
 
 
 def test_no_handler_imports_another() -> None:
-    """What several of them need stands in modules of its own."""
+    """No handler imports another handler: functions that several handlers use are in separate modules."""
     found, handlers = {}, {f"ottla.handlers.{_dotted(path)}" for path in _handlers()}
     for path in _handlers():
         imports = [node.module for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom) and node.module]

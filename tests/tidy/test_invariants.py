@@ -17,12 +17,12 @@ TEST = re.compile(r"`(tests/[^`]+)`")
 
 
 def rows(page: str) -> dict[str, list[str]]:
-    """The tests of each row."""
+    """Returns the tests of each row."""
     return {number: re.findall(r"`([^`]+)`", tests) for number, _meaning, tests in ROW.findall(page)}
 
 
 def unkept(page: str) -> list[str]:
-    """The promises that name neither an invariant with a row nor a test that exists; what is not promised needs none."""
+    """Returns the promises that name neither an invariant with a row nor an existing test."""
     known = rows(page)
     found = []
     for number, meaning, kept_by in PROMISE_ROW.findall(page):
@@ -34,12 +34,12 @@ def unkept(page: str) -> list[str]:
 
 
 def without_row(known: Iterable[str], sources: Iterable[str]) -> list[str]:
-    """The invariants that a source cites and no row explains."""
+    """Returns the invariants that a source cites and that have no row."""
     return sorted({cited for source in sources for cited in CITED.findall(source)} - set(known))
 
 
 def missing_tests(known: dict[str, list[str]]) -> list[str]:
-    """The rows without a test, or with one that is not there."""
+    """Returns the rows without a test, or with a test that does not exist."""
     return [number for number, tests in known.items() if not tests or not all(map(exists, tests))]
 
 

@@ -1,7 +1,5 @@
-"""The import contracts hold, and each of them breaks under a planted import.
-
-A rule that nothing can break is no rule, so every contract is tried on a copy of the tree with one planted import; packages that come later
-are planted whole.
+"""The import contracts are kept, and each of them fails with a planted import. Every contract is tested on a copy of the tree with one
+added import, because a contract that cannot fail is useless. Packages that do not exist yet are added too.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ def _lint(root: Path, contract: str | None = None) -> subprocess.CompletedProces
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The package and the contracts, to be spoilt."""
+    """A copy of the package and the contracts, to which tests add imports."""
     shutil.copytree(PACKAGE, tmp_path / "ottla", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "tools").mkdir()

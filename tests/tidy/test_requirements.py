@@ -1,4 +1,4 @@
-"""What `make` installs: exact versions, each with the hashes of its files, and nothing that these need besides."""
+"""The requirements that `make` installs have exact versions with the hashes of their files, and include all their dependencies."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def names_in(file: str) -> set[str]:
 
 
 def imported_by(module: str, seen: set[str]) -> set[str]:
-    """The packages that a program among the tools imports, itself or through others of the tools."""
+    """Returns the packages that a program in tools/ imports, directly or through other modules of tools/."""
     path = ROOT / f"{module.replace('.', '/')}.py"
     if module in seen or not path.is_file():
         return set()
@@ -76,7 +76,7 @@ def test_make_installs_what_each_program_imports() -> None:
 
 
 def test_what_the_packages_need_is_there_too() -> None:
-    """pip installs the files as they are (`--no-deps`)."""
+    """All dependencies are in the files, because pip installs them with `--no-deps`."""
     _, found = head_and_pins((ROOT / "requirements/dev.txt").read_text())
     named = {canonicalize_name(pin.partition("==")[0]) for pin in found}
     needed = set()

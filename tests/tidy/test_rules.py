@@ -1,4 +1,4 @@
-"""Each rule of style complains where it should and keeps quiet where it should."""
+"""Each rule of style complains about wrong code, and does not complain about correct code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every file of the repository keeps the rules of style; a failure lists file, line and what is wrong."""
+"""Every file of the repository follows the rules of style. A failure lists the file, the line and the complaint."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MAY_CATCH_EVERYTHING = {
     PACKAGE / "base" / "loop" / "guarded.py",  # for connections
     PACKAGE / "cli" / "broker" / "clone_transform.py",  # runs a file of the user's
     PACKAGE / "cli" / "pipeline" / "pipelines.py",  # runs a file of the user's
-    PACKAGE / "client" / "blocking" / "deliveries.py",  # calls a function of the user's
+    PACKAGE / "client" / "blocking" / "deliveries.py",  # calls the user's function
 }
 # These must name what they forbid.
 NAMES_THE_FORBIDDEN = {ROOT / "tests" / "tidy" / "rules.py", ROOT / "tests" / "tidy" / "test_rules.py"}
 BUILDS_DECISIONS = PACKAGE / "machine"
 MOVES_HIGH_WATERMARKS = PACKAGE / "replication" / "high_watermark.py"
-# What a fetch session last answered about a partition has a field of this name.
+# A fetch session's last answer about a partition has a field of this name.
 REMEMBERS_ANSWERS = {PACKAGE / "handlers" / "records" / "fetch.py", PACKAGE / "replication" / "fetch_sessions.py"}
 # These print lines of Kafka's tools word for word.
 KAFKAS_LINES = {PACKAGE / "cli" / "bench" / "figures.py", PACKAGE / "cli" / "records" / "record_format.py"}
@@ -76,7 +76,7 @@ TREE_RULES: dict[TreeRule, Callable[[], Iterable[Path]]] = {
 
 @cache
 def _complaints_of_trees() -> dict[TreeRule, list[str]]:
-    """What each of these rules has to say. A file is parsed once for all of them."""
+    """Returns the complaints of each of these rules. Each file is parsed only once."""
     files = {rule: set(chosen()) for rule, chosen in TREE_RULES.items()}
     found: dict[TreeRule, list[str]] = {rule: [] for rule in TREE_RULES}
     for path in _everything():

@@ -1,6 +1,5 @@
-"""What a single broker's process imports: start-up time and memory are won or lost there, so the list of what must stay out is a test.
-
-Modules are counted, never seconds: a busy machine must not make a test fail.
+"""A single broker's process does not import modules that it does not need, because imports decide its start time and memory. The tests
+count modules and never seconds, because a busy machine must not make a test fail.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def test_heavy_libraries_stay_out(module: str) -> None:
 
 
 def test_a_broker_that_is_alone_imports_nothing_that_only_a_cluster_needs() -> None:
-    """A started broker, not only its modules: what it makes at its start is imported as well."""
+    """A started single broker does not import modules that only a cluster needs, neither by its modules nor at its start."""
     program = (
         "import asyncio, json, sys, tempfile\n"
         "from ottla.base.config import load\n"

@@ -1,4 +1,6 @@
-"""The shape of the tree: no circle of imports, short functions, folders that can be grasped, a page that names the right files."""
+"""The structure of the source tree: no cycles of imports, short functions, folders with few files, and docs/ARCHITECTURE.md names existing
+files.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ ONE_FILE_AN_API = {PACKAGE / "wire" / "messages"}
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
-    """Lazy imports and imports for type checkers count as well."""
+    """There are no cycles of imports, including imports inside functions and for type checkers."""
     assert circles(import_graph(ROOT, "ottla")) == []
 
 
