@@ -1,4 +1,4 @@
-"""Batches as a client would hand them, made and read by the record codec of `ottla.wire`, which the vectorised one is held against."""
+"""Makes and reads batches with the record codec of `ottla.wire`, with which the tests compare the vectorised codec."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def record_lists(draw: st.DrawFn, min_size: int = 1) -> list[Record]:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[bytearray]:
-    """Batches that stand behind one another: each codec, both kinds of timestamps, compacted ones, empty ones."""
+    """Consecutive batches of a log: with each codec, both kinds of timestamps, compacted ones and empty ones."""
     batches, offset = [], draw(st.integers(0, 1 << 40))
     for records in draw(st.lists(record_lists(), min_size=1, max_size=4)):
         batch = encode_batch(
@@ -50,13 +50,13 @@ def logs(draw: st.DrawFn) -> list[bytearray]:
 
 
 def fetch(batches: Sequence[Any], start: int = 0) -> Fetched:
-    """The answer that brings these batches."""
+    """Returns a Fetch answer with these batches."""
     found = [(read_batch_header(batch), memoryview(batch)) for batch in batches]
     return Fetched(PARTITION, start, found[-1][0].next_offset if found else start, found, [], 0, 0, 0)
 
 
 def as_row(record: Record, *, timestamp_type: int = 0, include_headers: bool = True) -> dict[str, Any]:
-    """What the source makes of a record."""
+    """Returns the row that the source makes from a record."""
     row = {
         "key": record.key,
         "value": record.value,

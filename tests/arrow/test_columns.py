@@ -1,4 +1,4 @@
-"""Columns of any Arrow type that Spark hands over become plain binary arrays, or are refused by name."""
+"""Columns of any Arrow type that Spark uses are converted to plain binary arrays, or refused with an error that names them."""
 
 from __future__ import annotations
 

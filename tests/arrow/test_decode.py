@@ -1,4 +1,4 @@
-"""Decoding into Arrow gives what the codec of single records gives, whatever the batches look like."""
+"""Decoding to Arrow gives the same records as the codec for single records, for all kinds of batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVERYTHING = 1 << 62
 
 
 def rows_of(batches: Any, start: int = 0, end: int = EVERYTHING, *, include_headers: bool = True) -> list[dict[str, Any]]:
-    """What is decoded, timestamps as microseconds."""
+    """Returns the decoded rows, with timestamps in microseconds."""
     found = list(decode_batches(fetch(batches, start), end, include_headers=include_headers))
     assert all(batch.num_rows for batch in found)
     for batch in found:

@@ -1,4 +1,4 @@
-"""Encoded rows read back by the codec of single records are the rows."""
+"""Encoded rows are equal to the rows that the codec for single records decodes from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def table_of(records: list[Record]) -> Any:
-    """A record batch with all columns; timestamps in microseconds."""
+    """Returns an Arrow record batch with all columns; timestamps are in microseconds."""
     entries = [[{"key": name, "value": value} for name, value in record.headers] or None for record in records]
     return pa.record_batch(
         {
@@ -35,7 +35,7 @@ def table_of(records: list[Record]) -> Any:
 
 
 def read_back(batches: list[EncodedBatch]) -> list[Record]:
-    """The records of sound batches, numbered through; a broker's own checks come first."""
+    """Returns the records of valid batches, with consecutive offsets, after the checks that a broker makes."""
     records: list[Record] = []
     for batch in batches:
         header = read_batch_header(batch.data)

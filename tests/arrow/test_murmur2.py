@@ -1,4 +1,4 @@
-"""Keys hashed together have the hashes that each has alone."""
+"""Hashing many keys together gives the same hashes as hashing each alone."""
 
 from __future__ import annotations
 

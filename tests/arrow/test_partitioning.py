@@ -1,4 +1,4 @@
-"""Rows land in the partitions where Kafka's default partitioner puts them, in order, and none is lost."""
+"""Rows get the partitions that Kafka's default partitioner chooses, in order, and no row is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Varints of many records at once are those of one at a time."""
+"""Reading and writing the varints of many records at once gives the same as one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker for the folder, and a topic that a test fills."""
+"""Fixtures: a broker for the tests of this folder, and a topic that a test fills."""
 
 from __future__ import annotations
 

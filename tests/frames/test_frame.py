@@ -1,4 +1,4 @@
-"""`ottla.frame` gives the records of a topic, to every library of DataFrames, and one line for what is wrong."""
+"""`ottla.frame` returns the records of a topic to every library of DataFrames, and raises errors of one line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 
 @pytest.fixture
 def filled(client: Client, topic: str) -> str:
-    """Four records of partition 0, an hour apart from noon on, and one of partition 1 without key and value."""
+    """Writes four records to partition 0, from noon on with an hour between them, and one record without key and value to partition 1."""
     with client.producer() as producer:
         for hour in range(4):
             headers = (("trace", b"\x01"),) if hour == 0 else ()
@@ -111,7 +111,7 @@ def test_every_library_reads_it(frame: Any, filled: str) -> None:
 
 
 def test_rows_are_read_in_a_stream(frame: Any, topic: str, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first batch is there when only a part of the topic was fetched."""
+    """Rows are read as a stream: the first batch is returned when only a part of the topic was fetched."""
     monkeypatch.setattr(frames, "FETCH_BYTES", 10_000)
     with client.producer(batch_bytes=5_000) as producer:
         for number in range(3_000):
@@ -150,7 +150,7 @@ def test_a_bar_shows_how_far_it_is(frame: Any, filled: str, monkeypatch: pytest.
 
 
 def test_a_bar_is_shown_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jupyter's kernel replaces the standard streams by its own class, which is no terminal."""
+    """A progress bar is shown in a notebook, although Jupyter's kernel replaces the standard streams by a class that is not a terminal."""
     stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
     monkeypatch.setattr(progress, "SHOWN_AFTER_S", 0)
     monkeypatch.setattr(sys, "stderr", stream)
@@ -200,7 +200,7 @@ def test_json_that_is_text_and_a_topic_without_values(frame: Any, topic: str, cl
 def test_json_that_does_not_fit_the_sample(
     frame: Any, topic: str, client: Client, monkeypatch: pytest.MonkeyPatch, first: bytes, later: list[bytes], offset: int, message: str
 ) -> None:
-    """Rows and values never shift against each other, whatever the values contain."""
+    """If JSON values do not fit the type of the sample, each row still has its own value, whatever the values contain."""
     monkeypatch.setattr("ottla.frames.frame.SAMPLE_ROWS", 1)
     with client.producer() as producer:
         for text in (first, *later):

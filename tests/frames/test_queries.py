@@ -1,4 +1,4 @@
-"""A query reads the topics that it names, only the columns that it needs, and refuses what is no SELECT."""
+"""A query reads the topics that it names and only the columns that it needs; a statement other than SELECT is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.frames.queries import COLUMNS, run_query
 
 
 class Asked:
-    """Opens frames, and notes what is asked of them."""
+    """Opens frames, and records the requested columns."""
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
@@ -124,7 +124,7 @@ def test_one_line_says_what_is_wrong(asked: Asked, filled: str, query: str, erro
 
 
 def test_the_error_of_a_frame_is_not_hidden(frame: Any, filled: str, client: Client) -> None:
-    """DuckDB would say that a stream has failed, with a traceback in it."""
+    """The error of a frame is raised unchanged; DuckDB would only report that a stream has failed, with a traceback."""
 
     def shortened(topic: str) -> Frame:
         made: Frame = frame(topic, columns=COLUMNS)

@@ -1,4 +1,5 @@
-"""`ottla.write_frame` writes what every library of DataFrames has, all rows or none, and says in one line what does not fit."""
+"""`ottla.write_frame` writes the rows of every library of DataFrames, all or none, and raises errors of one line for rows that do not fit.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +70,9 @@ def test_a_topic_is_copied_through_a_query(frame: Any, write: Any, broker: Broke
 
 
 def test_many_batches_are_one_transaction(frame: Any, write: Any, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row that cannot be written, behind rows that were sent: no reader of committed records sees any of them."""
+    """Many batches are one transaction: if a row cannot be written after other rows were sent, no reader of committed records gets any of
+    them.
+    """
     monkeypatch.setattr("ottla.frames.writing.ROWS_MAX", 2)
     with pytest.raises(FrameUsageError, match="rows: column 'partition': there is no partition 7 of topic"):
         write(pa.table({"value": ["a", "b", "c", "d", "e"], "partition": [0, 1, 0, 1, 7]}), topic)

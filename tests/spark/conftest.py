@@ -1,4 +1,4 @@
-"""A broker process for the tests of this folder that need one, a client of it, and a pipeline with topics of the test's own.
+"""Fixtures: a broker process for the tests of this folder that need one, a client, and a pipeline with its own topics.
 
 `OTTLA_BOOTSTRAP` names another Kafka-compatible broker to use instead.
 """
@@ -39,26 +39,28 @@ def broker() -> Iterator[BrokerHandle]:
 
 @pytest.fixture
 def own_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts what goes to the host's temporary directory into one that only this test uses."""
+    """Gives the test its own temporary directory instead of the host's."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest.fixture
 def client(broker: BrokerHandle) -> Iterator[Client]:
-    """A client that the proxy's faults do not reach."""
+    """A client that connects without the proxy, so that faults do not affect it."""
     with ottla.client.connect(broker.direct_server) as connected:
         yield connected
 
 
 @pytest.fixture(params=[False, True], ids=["first-protocol", "second-protocol"])
 def may_use_v2(request: pytest.FixtureRequest) -> bool:
-    """Both transaction protocols."""
+    """Runs a test with both versions of the transaction protocol."""
     return bool(request.param)
 
 
 @pytest.fixture
 def pipeline(broker: BrokerHandle, client: Client, may_use_v2: bool) -> Iterator[Pipeline]:
-    """A source of two partitions, a sink of two, and a group, none used before; its drivers reach the broker by a proxy with faults."""
+    """A pipeline with a new source and a new sink of two partitions each, and a new group; its drivers connect to the broker through a
+    proxy that injects faults.
+    """
     name = uuid.uuid4().hex[:12]
     for topic in (f"in-{name}", f"out-{name}"):
         client.create_topic(topic, partitions=2)

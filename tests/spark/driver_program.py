@@ -1,4 +1,4 @@
-"""A driver process that is killed with -9 at a point of the protocol.
+"""Runs a batch in a driver process that kills itself with -9 at a given point of the protocol.
 
     python -m tests.spark.driver_program PIPELINE BATCH EXECUTION POINT [staged]
 

@@ -1,4 +1,4 @@
-"""Encoded batches for tests of the pipeline, and the records that a topic has in the end."""
+"""Makes encoded batches for tests of the pipeline, and reads the records of a topic."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Rows = Mapping[TopicPartition, Sequence[bytes]]
 
 
 def encode(*values: bytes) -> bytearray:
-    """A record batch of these values, as the sink makes them."""
+    """Returns a record batch of these values, as the sink makes it."""
     return encode_batch([Record(0, NOW_MS + at, None, value, ()) for at, value in enumerate(values)], is_transactional=True)
 
 
 def task_output(rows: Rows, *, directory: str | None = None, task: str = "0-0", copies: int = 1) -> TaskOutput:
-    """What a task that wrote these rows sends to the driver, `copies` batches a partition."""
+    """Returns the message to the driver of a task that wrote these rows, with `copies` batches for each partition."""
     with SpoolWriter(task, directory) as writer:
         for partition, values in rows.items():
             for _ in range(copies):
@@ -30,7 +30,7 @@ def task_output(rows: Rows, *, directory: str | None = None, task: str = "0-0", 
 
 
 def values(client: Client, topic: str, *, isolation: str = "read_committed") -> list[bytes]:
-    """The values in all partitions of a topic, by partition and offset."""
+    """Returns the values in all partitions of a topic, by partition and offset."""
     found: list[bytes] = []
     for info in client.describe_topic(topic).partitions:
         partition = TopicPartition(topic, info.partition)

@@ -1,4 +1,6 @@
-"""A pipeline without Spark: drivers that commit numbered batches as Spark's would, and what must be in the sink afterwards."""
+"""A pipeline without Spark: drivers commit numbered batches as Spark's driver would, and `check` compares the sink with the expected
+output.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ class Pipeline:
     drivers: list[Driver] = field(default_factory=list)
 
     def fields(self) -> dict[str, Any]:
-        """What another process needs to run drivers of this pipeline."""
+        """Returns the data that another process needs to run drivers of this pipeline."""
         names = ("bootstrap", "source", "sink", "group", "may_use_v2")
         return {name: getattr(self, name) for name in names}
 
@@ -41,7 +43,7 @@ class Pipeline:
         return Target(self.bootstrap, group=self.group, **{"request_timeout_s": 10.0, "retry_s": 60.0, **options})
 
     def driver(self, **options: Any) -> Driver:
-        """A driver as after a start: it holds nothing."""
+        """Returns a new driver without any state."""
         driver = Driver(self, self.target(**options))
         self.drivers.append(driver)
         return driver
@@ -56,14 +58,14 @@ class Pipeline:
         return BatchRange({first: 10 * batch_id, second: batch_id}, {first: 10 * batch_id + 10, second: batch_id + 1})
 
     def rows(self, batch_id: int, execution: str = "") -> dict[TopicPartition, list[bytes]]:
-        """The output of a batch; `execution` distinguishes one run of it from another."""
+        """Returns the output of a batch; `execution` distinguishes its executions."""
         return {
             TopicPartition(self.sink, number): [b"%d%s-%d-%d" % (batch_id, execution.encode(), number, row) for row in range(ROWS)]
             for number in range(2)
         }
 
     def staged(self, batch_id: int, execution: str = "") -> list[TaskOutput]:
-        """The output of a run of a batch as its tasks have staged it, a task a partition."""
+        """Returns the output of an execution of a batch that its tasks have staged, one task for each partition."""
         token, connection = secrets.token_bytes(16), ClusterConnection(bootstrap=self.bootstrap)
         outputs = []
         for number, (partition, rows) in enumerate(self.rows(batch_id, execution).items()):
@@ -75,7 +77,7 @@ class Pipeline:
         return outputs
 
     def expected(self, batches: Iterable[int | tuple[int, str]]) -> list[bytes]:
-        """The whole sink after these batches, in this order."""
+        """Returns the contents of the sink after these batches, in this order."""
         outputs = [self.rows(batch) if isinstance(batch, int) else self.rows(*batch) for batch in batches]
         return [value for number in range(2) for rows in outputs for value in rows[TopicPartition(self.sink, number)]]
 
@@ -84,7 +86,7 @@ class Pipeline:
         wait_for_markers(client, f"eos/{self.group}")
 
     def check(self, client: Client, batches: Iterable[int | tuple[int, str]]) -> None:
-        """The sink has the output of these batches and nothing else, and the group's offsets are the end of the last."""
+        """Checks that the sink has exactly the output of these batches, and that the group's offsets are the end of the last batch."""
         wanted = list(batches)
         self.wait_for_markers(client)
         assert values(client, self.sink) == self.expected(wanted)
@@ -110,7 +112,7 @@ def wait_for_markers(client: Client, transactional_id: str) -> None:
 
 
 def transaction_state(client: Client, transactional_id: str) -> str:
-    """The state of a transactional id, empty before its first use."""
+    """Returns the state of a transactional id; empty before its first use."""
     try:
         return client.describe_transaction(transactional_id).state
     except KafkaError as error:
@@ -126,11 +128,11 @@ class Driver:
         self.relay = Relay(target, may_use_v2=pipeline.may_use_v2)
 
     def commit(self, batch_id: int, execution: str = "", *, query_id: str = "q") -> CommitOutcome:
-        """Runs a batch: encodes its rows as one task a partition, and commits them."""
+        """Runs a batch: encodes its rows in one task for each partition, and commits them."""
         return self.send(self.outputs(batch_id, execution), batch_id, query_id=query_id)
 
     def outputs(self, batch_id: int, execution: str = "") -> list[TaskOutput]:
-        """The output of one run of a batch, a task a partition."""
+        """Returns the output of one execution of a batch, one task for each partition."""
         rows = self.pipeline.rows(batch_id, execution)
         return [task_output({partition: some}, task=f"{partition.partition}-0") for partition, some in rows.items()]
 

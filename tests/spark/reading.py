@@ -1,4 +1,4 @@
-"""Readers of the source without Spark: what they plan, and what tasks read of it."""
+"""Runs readers of the source without Spark: plans ranges, and reads them as tasks do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def options_of(broker: BrokerHandle, **given: str) -> Any:
 
 
 def values(reader: Any, planned: list[Any]) -> list[tuple[str, int, int, bytes]]:
-    """What tasks read of some ranges, on copies of the reader."""
+    """Returns the values that tasks read of some ranges, with copies of the reader."""
     copy = pickle.loads(pickle.dumps(reader))
     found = []
     for one in planned:

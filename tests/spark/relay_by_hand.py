@@ -1,4 +1,4 @@
-"""A pipeline's transactions made by hand, with faults on request: what `verify` has to accept, and what it has to find."""
+"""Makes a pipeline's transactions by hand, with or without faults, as input for tests of `verify`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.spark.output_digest import OutputDigest
 from ottla.testing.broker import Broker
 from ottla.wire.records import Record, encode_batch
 
-TIMESTAMP_MS = time.time_ns() // 1_000_000  # no retention deletes what is of today
+TIMESTAMP_MS = time.time_ns() // 1_000_000  # no retention deletes records of today
 
 
 def batch_of(*values: bytes, is_transactional: bool = True) -> bytearray:
@@ -20,7 +20,7 @@ def batch_of(*values: bytes, is_transactional: bool = True) -> bytearray:
 
 
 class HandMadePipeline:
-    """Copies a source of one partition to a sink of two, ten offsets a batch, as the relay does."""
+    """Copies a source of one partition to a sink of two partitions, ten offsets in each batch, as the relay does."""
 
     def __init__(self, client: Client, broker: Broker, *, rows: int = 100) -> None:
         name = uuid.uuid4().hex[:12]
@@ -44,7 +44,7 @@ class HandMadePipeline:
         batch_id: int | None = None,
         partitions: int = 2,
     ) -> None:
-        """One batch: its output goes to the sink `written` times, its offsets are committed unless `is_committed` is off."""
+        """Runs one batch: writes its output to the sink `written` times, and commits its offsets unless `is_committed` is False."""
         start = self.position if start is None else start
         end = start + 10 if end is None else end
         metadata, outputs = self._output(start, end, self.batch_id if batch_id is None else batch_id)

@@ -1,4 +1,4 @@
-"""Partitions that the cluster's metadata does not have: their positions are kept, until they are certainly gone."""
+"""Partitions that are missing in the cluster's metadata keep their positions until they are certainly deleted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_only_a_topic_that_stays_unknown_or_is_not_subscribed_is_gone() -> None:
 
 
 def after_a_while(reader: OttlaStreamReader, start: dict[str, Any], is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """The end of the next batch, asked for until it is as wanted."""
+    """Asks for the end of the next batch until it is the wanted one."""
     deadline = time.monotonic() + WAIT_S
     while not is_wanted(end := reader.latestOffset(start, ReadMaxRows(100))):
         assert time.monotonic() < deadline, end
@@ -52,7 +52,9 @@ def after_a_while(reader: OttlaStreamReader, start: dict[str, Any], is_wanted: C
 
 
 def test_a_deleted_topic_stops_the_query(broker: Broker, topic: str, fill: Fill, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once no broker has known it for a while; its position is kept until then, and stays in the checkpoint where its loss is allowed."""
+    """A deleted topic stops the query after no broker has known it for a while. Its position is kept until then, and stays in the
+    checkpoint if its loss is allowed.
+    """
     monkeypatch.setattr(topics, "GONE_S", 0.3)
     other = broker.create_topic(f"{topic}-other")
     fill(0, 4, name=other)
@@ -77,7 +79,7 @@ GAPS = ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION")
 
 @pytest.fixture(autouse=True)
 def without_faults(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Looks again without a pause; ends the faults, and the clients that they have reached."""
+    """Makes the reader ask again without a pause. At the end it removes the faults and closes the clients that had them."""
     monkeypatch.setattr(source_module, "SETTLE_PAUSE_S", 0.001)
     monkeypatch.setattr(topics, "ABSENT_PAUSE_S", 0.001)
     yield
@@ -86,7 +88,7 @@ def without_faults(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def gap(broker: Broker, topic: str, how: str, **given: str) -> OttlaStreamReader:
-    """A reader whose metadata can be made to have gaps."""
+    """A reader whose metadata the test can make incomplete."""
     text = {"subscribe": topic, "subscribePattern": f"{topic}.*", "assign": f'{{"{topic}":[0,1]}}'}[how]
     named = {"kafka.bootstrap.servers": broker.bootstrap_server, "startingOffsets": "earliest", how: text}
     return OttlaStreamReader(parse_source({**named, **given}))
@@ -98,7 +100,9 @@ def gap(broker: Broker, topic: str, how: str, **given: str) -> OttlaStreamReader
 def test_a_gap_in_metadata_keeps_the_positions(
     broker: Broker, topic: str, fill: Fill, how: str, error: str, lenient: str
 ) -> None:
-    """A broker that has just started may not know a topic, or its leader, for some seconds: nothing is lost, nothing is read again."""
+    """A broker that has just started may not know a topic, or its leader, for some seconds. No record is lost or read again because of
+    that.
+    """
     fill(0, 5)
     reader = gap(broker, topic, how, failOnDataLoss=lenient)
     start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
@@ -116,7 +120,9 @@ def test_a_gap_in_metadata_keeps_the_positions(
 def test_the_other_topics_are_read_while_one_has_no_leader_and_wait_while_one_may_not_exist(
     broker: Broker, topic: str, fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sink commits the offsets of both, and a coordinator refuses those of a topic that does not exist."""
+    """Other topics are read while one topic has no leader. They wait while a topic may not exist, because the sink commits the offsets of
+    all topics and a coordinator refuses offsets of a missing topic.
+    """
     other = broker.create_topic(f"{topic}-other")
     fill(0, 4, name=other)
     reader = stream(broker, subscribe=f"{topic},{other}", startingOffsets="earliest")
@@ -159,7 +165,9 @@ def test_a_query_that_stops_by_itself_waits_for_the_end_of_a_gap(
 def test_a_partition_that_was_gone_is_read_on_from_where_it_was(
     broker: Broker, topic: str, fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also by the batch's plan, and in a process that has not seen it go."""
+    """A partition that exists again is read from its last position, also in the plan of a batch and in a process that did not notice its
+    absence.
+    """
     monkeypatch.setattr(topics, "GONE_S", 0.0)
     fill(0, 5)
     reader = gap(broker, topic, "subscribe", failOnDataLoss="false")
@@ -176,7 +184,9 @@ def test_a_partition_that_was_gone_is_read_on_from_where_it_was(
 
 
 def test_a_new_query_does_not_begin_without_a_topic_that_cannot_be_described(broker: Broker, topic: str, fill: Fill) -> None:
-    """It would take the topic for a new one as soon as it can be described, and read it from its first record."""
+    """A new query does not begin while a topic cannot be described. Otherwise it would later treat the topic as new, and read it from its
+    first record.
+    """
     fill(0, 5)
     reader = gap(broker, topic, "subscribePattern", startingOffsets="latest")
     client_of(reader.options.connection)

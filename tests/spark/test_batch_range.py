@@ -1,4 +1,4 @@
-"""A batch's range from the offset log as Spark writes it, and from the rendezvous file."""
+"""A batch's range is read from Spark's offset log, or from the rendezvous file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_topic_that_was_created_anew_has_no_start(tmp_path: Path) -> None:
 
 
 def test_a_partition_that_was_gone_and_is_back_starts_where_it_was(tmp_path: Path) -> None:
-    """Unless its topic was created again meanwhile."""
+    """A partition that exists again starts at its last offset, unless its topic was created again meanwhile."""
     _log(tmp_path, 3, json.dumps(write_offsets("g", {A: 5}, {"in": "x", "other": "y"}, {B: 7})))
     for topic_id, start in ("y", {A: 5, B: 7}), ("z", {A: 5}):
         _log(tmp_path, 4, json.dumps(write_offsets("g", {A: 9, B: 8}, {"in": "x", "other": topic_id})))
@@ -86,7 +86,7 @@ def test_a_sink_whose_group_no_source_has_is_refused(tmp_path: Path, source_grou
 
 
 def test_a_source_without_partitions_yet_moves_nothing(tmp_path: Path) -> None:
-    """Its pattern matches no topic; the topic that does later begins at its first record."""
+    """A source whose pattern matches no topic yet moves no offset. A topic that matches later begins at its first record."""
     _log(tmp_path, 0, _line({}))
     _log(tmp_path, 1, _line({}))
     _log(tmp_path, 2, _line({A: 3}))
@@ -135,7 +135,9 @@ def test_sources_that_stand_apart_have_the_lowest_offsets_and_a_checksum(tmp_pat
 
 @pytest.mark.parametrize("pair", [({A: 5}, {A: 5, B: 1}), ({A: 5, B: 0}, {A: 5, B: 1})])
 def test_sources_of_other_partitions_beside_a_common_one_stand_apart(tmp_path: Path, pair: tuple[BatchOffsets, BatchOffsets]) -> None:
-    """One offset for the common partition and one for the other would not say that the first source has not read the other at all."""
+    """If two sources have a common partition but different other ones, one offset for each partition would not show that a source does not
+    read one of them. Their offsets are therefore stored as different (`apart`).
+    """
     _log(tmp_path, 0, *map(_line, pair))
     assert find_batch_range(str(tmp_path), 0, group="g").apart[1]
 
@@ -224,7 +226,7 @@ def test_a_used_rendezvous_means_that_nothing_moved(tmp_path: Path) -> None:
     assert find_batch_range(None, 6, group="g") == BatchRange({A: 9}, {A: 9})
     mark_used("g", 6)
     assert find_batch_range(None, 7, group="g") == BatchRange({A: 9}, {A: 9})
-    for batch_id in (5, 8):  # of another driver, or of a checkpoint that is not this one
+    for batch_id in (5, 8):  # from another driver or another checkpoint
         with pytest.raises(OffsetConflictError, match=rf"range of batch {batch_id} cannot be found"):
             find_batch_range(None, batch_id, group="g")
     mark_used("another", 5)
@@ -245,7 +247,7 @@ def test_sources_of_one_topic_may_share_the_rendezvous_while_they_stand_at_the_s
 ) -> None:
     other_process = os.getppid()
     leave_range("g", {A: 2}, {A: 9})
-    leave_range("g", {A: 2}, {A: 8})  # a checkpoint was lost: the same source plans another batch
+    leave_range("g", {A: 2}, {A: 8})  # after the checkpoint was lost, the same source plans another batch
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: other_process)
         leave_range("g", {A: 2}, {A: 8})

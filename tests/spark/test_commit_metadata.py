@@ -1,4 +1,4 @@
-"""The metadata of a commit can be read back, and the texts of other committers are not taken for it."""
+"""The metadata of a commit can be parsed again, and metadata of other committers is not mistaken for it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ottla.wire.messages.metadata import MetadataRequest
 
 @pytest.fixture
 def connection(broker: Broker) -> Iterator[ClusterConnection]:
-    """By way of the proxy, where faults can be planted."""
+    """A connection through the proxy, which can inject faults."""
     made = ClusterConnection(bootstrap=broker.bootstrap_server, timeout_s=5.0)
     yield made
     forget(made)
@@ -35,7 +35,7 @@ def test_a_client_is_kept_until_it_is_forgotten(connection: ClusterConnection) -
 
 
 def test_a_question_is_asked_again_on_a_new_connection(broker: Broker, connection: ClusterConnection) -> None:
-    question = MetadataRequest(topics=[])  # as it is: `refresh` would by itself ask again
+    question = MetadataRequest(topics=[])  # sent directly, because `refresh` would repeat the request itself
     assert ask(connection, "subscribe", lambda client: client.cluster.ask_any(question).brokers)
     assert broker.drop_connections() > 0
     assert ask(connection, "subscribe", lambda client: client.cluster.ask_any(question).brokers)
@@ -59,7 +59,7 @@ def test_a_cluster_that_was_reached_is_asked_again_after_a_reported_error(
 ) -> None:
     monkeypatch.setattr(connections, "PAUSE_S_MAX", 0.02)
     client_of(connection)
-    forget(connection)  # as after an outage that was longer than the request timeout
+    forget(connection)  # like after an outage that was longer than the request timeout
     tries, opens = [], connections.connect
 
     def refuse(bootstrap: str, *rest: Any, **named: Any) -> Client:

@@ -1,4 +1,4 @@
-"""Queries without a source that has offsets: their batches are counted in the group, also where only a column names the topics."""
+"""Queries whose sources have no offsets in the group: their batches are counted in the group, also if only a column names the topics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_each_batch_takes_effect_once_though_a_column_alone_names_the_topics(pip
     here, elsewhere = TopicPartition(pipeline.sink, 1), TopicPartition(pipeline.source, 0)
 
     def commit(batch_id: int, *targets: TopicPartition) -> bool:
-        """By a driver that has just been started."""
+        """Commits with a driver that has just been started."""
         output = task_output({one: [b"%d" % batch_id] for one in targets})
         batch_range = counted_range(batch_id, None)
         return pipeline.driver().relay.commit([output], batch_id=batch_id, query_id="q", batch_range=batch_range).is_committed_now

@@ -1,4 +1,4 @@
-"""Spark's entry: how it is found, its columns, and the first checks."""
+"""Spark finds the data source, gets its columns, and the first checks of options are made."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_offsets_at_the_start_mean_send_and_at_the_end_skip() -> None:
 
 
 def test_an_offset_of_an_earlier_topic_of_the_same_name_counts_for_nothing() -> None:
-    """The batch begins with the new topic: its partitions have no start, wherever the committed offsets stand."""
+    """A committed offset of an earlier topic with the same name is ignored: the partitions of the new topic have no start."""
     fresh = _batch({B: 10}, {A: 3, B: 10})._replace(range=BatchRange({}, {A: 3, B: 0}, {"in": "now"}))
     old = {one: Committed(at, metadata=CommitMetadata("q", 6, 0, topic_id="before").to_text()) for one, at in {A: 8, B: 0}.items()}
     assert not is_committed(fresh, old)
@@ -104,7 +104,7 @@ def test_metadata_decides_a_batch_that_moves_no_offset(last: int, expected: bool
 
 
 def test_a_partition_that_was_gone_and_is_back_has_older_metadata() -> None:
-    """The batches without it were committed without its offset."""
+    """A partition that was missing for some batches has older metadata, because these batches were committed without its offset."""
     back = _committed({B: 10}, batch_id=3)
     assert not is_committed(_batch(END, END), {**_committed({A: 8}, batch_id=6), **back})
     assert is_committed(_batch(END, END), {**_committed({A: 8}, batch_id=8), **back})

@@ -1,4 +1,4 @@
-"""The judges of the pipeline's demo complain about what is missing, doubled or changed; its picture can be drawn."""
+"""The checks of the pipeline's demo report missing, duplicated and changed rows, and its picture can be drawn."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Message:
 
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch) -> Source:
-    """Two flights, of which one has weather."""
+    """Two flights; one of them has weather data."""
     made = Source.__new__(Source)
     flight = {"carrier": "UA", "flight": 7, "origin": "JFK", "dest": "IAH", "hour": 5, "dep_delay": 2.0, "time_hour": "five"}
     made.flights = [{**flight, "row": 0}, {**flight, "row": 1, "time_hour": "six", "dep_delay": None}]
@@ -82,7 +82,7 @@ def test_the_last_figures_of_a_key_count() -> None:
 
 
 def test_a_batch_has_read_the_offsets_that_its_commit_moves() -> None:
-    """Not the rows that it wrote: a pipeline of aggregates writes few."""
+    """The number of offsets that a batch has read is taken from its commit, because a pipeline with aggregates writes few rows."""
     ranges = {
         TopicPartition("flights", number): CommittedRange(end, CommitMetadata("q", 3, start, rows=2))
         for number, (start, end) in enumerate([(100, 150), (UNKNOWN_START, 7), (9, 9)])

@@ -1,7 +1,6 @@
-"""The failure matrix of the relay on a real broker, a row a test: the fault, what it leaves, what the next driver does, the result.
-
-Drivers are killed with -9 as processes; lost answers and refusals come from a proxy. What concerns Spark's own tasks stands in
-tests/spark_jobs. The rows are those of docs/spark.md.
+"""The failure matrix of the relay (docs/spark.md) on a real broker, one test for each row: the fault, the state after it, the steps of the
+next driver, the result. Driver processes are killed with -9; a proxy makes lost answers and refusals. Faults of Spark's own tasks are in
+tests/spark_jobs.
 """
 
 from __future__ import annotations
@@ -40,14 +39,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five batches of `many_batches` make a slice."""
+    """Makes slices small: five batches of `many_batches` fill a slice."""
     monkeypatch.setattr(sending, "SLICE_BYTES_MAX", 5 * len(encode(b"slow")))
 
 
 class SlowOutput(TaskOutput):
-    """A task's output whose reading stops before its last batch until the test lets it go on: the driver is in the middle of sending.
-
-    Reading is one slice ahead of sending; `small_slices` sees to it that there are several.
+    """A task's output whose reading stops before its last batch until the test continues it, so that the driver is in the middle of
+    sending. Reading is one slice ahead of sending; with `small_slices` there are several slices.
     """
 
     __slots__ = ("may_go_on",)
@@ -77,20 +75,20 @@ def eventually(is_true: Callable[[], bool]) -> None:
 
 
 def kill_driver(pipeline: Pipeline, batch_id: int, point: str, execution: str = "", *ways: str) -> None:
-    """Runs a batch in a driver process that dies by SIGKILL at the point."""
+    """Runs a batch in a driver process that is killed by SIGKILL at the point."""
     command = [sys.executable, "-m", "tests.spark.driver_program", json.dumps(pipeline.fields()), str(batch_id), execution, point, *ways]
     died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr
 
 
 def state(client: Client, pipeline: Pipeline) -> str:
-    """The state of the pipeline's transactional id, empty before its first use."""
+    """Returns the state of the pipeline's transactional id; empty before its first use."""
     return transaction_state(client, f"eos/{pipeline.group}")
 
 
 @contextmanager
 def sending_in_the_background(driver: Driver, output: TaskOutput, batch_id: int) -> Iterator[list[Exception]]:
-    """Commits a batch in a thread; at the end of the block it has ended, and the list has its failure, if it failed."""
+    """Commits a batch in a thread during the block. After the block the thread has ended, and the list has its error, if it failed."""
     failures: list[Exception] = []
 
     def send() -> None:
@@ -112,7 +110,9 @@ def sending_in_the_background(driver: Driver, output: TaskOutput, batch_id: int)
 
 @pytest.mark.usefixtures("own_temporary_directory")
 def test_speculation_and_zombie_tasks_leave_output_that_no_commit_names(pipeline: Pipeline, client: Client) -> None:
-    """Two attempts of a task run at once: the driver gets the message of one, and the other ends whenever it likes."""
+    """Two attempts of a task run at the same time. The driver gets the message of one, and the other one ends at any time; no commit names
+    its output.
+    """
     spool = Spool.create(None)
     outputs: list[TaskOutput] = []
     zombie = spool.open("0-0")
@@ -147,7 +147,7 @@ def test_crash_in_steps_4_to_5_leaves_an_open_transaction_that_the_next_driver_a
     pipeline: Pipeline, client: Client, point: str
 ) -> None:
     if pipeline.may_use_v2:
-        point = point.replace(f":{ADD_PARTITIONS}", f":{PRODUCE}")  # with the second protocol writing adds partitions
+        point = point.replace(f":{ADD_PARTITIONS}", f":{PRODUCE}")  # in version 2 of the protocol a write adds its partition
     kill_driver(pipeline, 0, point)
     eventually(lambda: state(client, pipeline) == "Ongoing")
     assert values(client, pipeline.sink) == []
@@ -227,7 +227,7 @@ def test_a_crash_at_any_request_between_two_batches_never_loses_or_doubles_one(p
     pipeline.check(client, [0, 1, 2, 3])
 
 
-# Lost answers and lost connections, with the driver alive
+# Lost answers and lost connections, while the driver runs
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_the_answer_to_any_request_is_lost_and_the_same_driver_commits_once(
 
 
 def test_end_txn_stays_unanswered_and_the_committed_offsets_decide(pipeline: Pipeline, client: Client, broker: BrokerHandle) -> None:
-    """The commit is given up as unknown; after InitProducerId the offsets show that it was carried out."""
+    """The outcome of EndTxn is unknown; after InitProducerId the committed offsets show that the transaction was committed."""
     driver = pipeline.driver(request_timeout_s=1.0)
     driver.commit(0)
     broker.lose_answer("EndTxn", times=1000)
@@ -307,7 +307,9 @@ def test_zombie_driver_wakes_up_before_step_1_with_its_old_epoch_and_is_refused(
 
 
 def test_zombie_driver_wakes_up_before_step_1_without_its_epoch_and_the_other_goes_on(pipeline: Pipeline, client: Client) -> None:
-    """The committed offsets show that its batch is done, or that it is stale, before it takes over."""
+    """A zombie driver without an epoch reads the committed offsets before it takes over. They show that its batch is done or stale, so the
+    other driver continues.
+    """
     driver = pipeline.driver()
     driver.commit(0)
     driver.commit(1)
@@ -333,7 +335,9 @@ def test_zombie_driver_wakes_up_before_step_1_with_the_next_batch_and_the_other_
 def test_a_stale_copy_does_not_end_the_transaction_of_a_driver_that_sends_slowly(
     pipeline: Pipeline, client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Its checkpoint shows a batch that the group has left behind; one that shows the next batch is a restart of the pipeline."""
+    """A stale copy, whose checkpoint has a batch before the group's offsets, does not end the transaction of the active driver. A copy
+    whose checkpoint has the next batch is a restart of the pipeline.
+    """
     monkeypatch.setattr(topics, "LEFT_OPEN_S", 0.2)
     driver = pipeline.driver()
     driver.commit(0)
@@ -396,7 +400,7 @@ def test_delayed_duplicate_produce_of_an_older_batch_is_rejected(pipeline: Pipel
 
 
 def test_delayed_duplicate_produce_of_the_same_sequence_is_dropped(pipeline: Pipeline, client: Client, broker: BrokerHandle) -> None:
-    """The answer to Produce is lost, so that the same batches are sent again."""
+    """The answer to Produce is lost, so the same batches are sent again; the broker drops the duplicate."""
     broker.lose_answer("Produce")
     assert pipeline.driver().commit(0).tries == 1
     pipeline.check(client, [0])
@@ -404,7 +408,7 @@ def test_delayed_duplicate_produce_of_the_same_sequence_is_dropped(pipeline: Pip
 
 
 def test_delayed_duplicate_end_txn_changes_nothing(pipeline: Pipeline, client: Client, broker: BrokerHandle) -> None:
-    """The end is repeated by the client after its answer is lost; the copy meets a transaction that has ended."""
+    """The client repeats EndTxn after its answer is lost; the duplicate arrives after the transaction has ended, and changes nothing."""
     driver = pipeline.driver()
     broker.lose_answer("EndTxn", times=2)
     assert driver.commit(0).tries == 1

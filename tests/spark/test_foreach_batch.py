@@ -1,4 +1,4 @@
-"""`foreachBatch` without Spark: a refusal of the cluster names the option that helps, as in the sink."""
+"""`foreachBatch` without Spark: the error for a refusal of the cluster names the option to change, as in the sink."""
 
 from __future__ import annotations
 

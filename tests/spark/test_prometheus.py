@@ -1,4 +1,4 @@
-"""The metrics are what Prometheus' own parser reads, in a file and on a port."""
+"""The metrics of a pipeline can be parsed by Prometheus' own parser, from a file and over HTTP."""
 
 from __future__ import annotations
 

@@ -42,7 +42,9 @@ def test_a_history_without_its_oldest_commits_is_judged_from_the_first_that_is_l
 
 
 def test_the_last_commit_of_a_partition_that_is_read_no_more_outlasts_those_behind_it() -> None:
-    """Compaction keeps it alone: the other partitions of its batch, and the batches behind it, have newer commits."""
+    """Compaction keeps the last commit of a partition that is no longer read, but not the commits after it, because the other partitions
+    have newer commits.
+    """
     left = [commit(5, {B: (0, 9)}), commit(6000, {A: (50, 60)}, epoch=3), commit(6001, {A: (60, 70)}, epoch=4)]
     found = judge(left, outputs(3, 4, 5, 7, 9), producer_ids={7})
     assert [(fault.kind, fault.transaction) for fault in found.faults] == [

@@ -1,4 +1,4 @@
-"""The relay on a broker: batches of streams and of jobs, metadata, bounds, and what is kept from batch to batch."""
+"""The relay on a broker: batches of streams and of jobs, metadata, limits, and the state that it keeps between batches."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_batch_without_output_moves_the_offsets(pipeline: Pipeline, client: Cl
 
 
 def test_batches_that_move_no_offset_are_decided_by_metadata(pipeline: Pipeline, client: Client) -> None:
-    """Windows that a watermark closes come in batches without input."""
+    """Batches that move no offset are decided by the metadata. Windows that a watermark closes are in such batches without input."""
     pipeline.driver().commit(0)
     end = pipeline.range(0).end
     for batch_id in (1, 2):
@@ -87,7 +87,9 @@ def test_every_batch_has_an_epoch_of_its_own(pipeline: Pipeline) -> None:
 
 
 def test_a_held_identity_is_named_only_for_the_next_batch_of_the_same_query(pipeline: Pipeline) -> None:
-    """Between two runs of a query, in one process, another driver may have had its turn."""
+    """A kept producer identity is sent only for the next batch of the same query. Between two runs of a query in one process another driver
+    may have been active.
+    """
     driver, other = pipeline.driver(), pipeline.driver()
     driver.commit(0)
     other.commit(1)
@@ -112,7 +114,9 @@ def test_output_beyond_the_bound_is_refused_before_anything_is_sent(pipeline: Pi
 def test_the_time_of_a_transaction_grows_with_the_batch(
     pipeline: Pipeline, client: Client, size: int, asked: int, expected_ms: int
 ) -> None:
-    """With a fixed limit a batch that takes longer to send would be aborted at every restart."""
+    """The transaction timeout grows with the batch. With a fixed timeout a batch that takes longer to send would be aborted at every
+    restart.
+    """
     driver = pipeline.driver(transaction_timeout_ms=asked, output_bytes_max=8 << 30)
     outputs = [replace(output, size_bytes=size // 2) for output in driver.outputs(0)]
     assert driver.send(outputs, 0).is_committed_now
@@ -158,7 +162,7 @@ def test_a_group_with_live_members_is_refused(pipeline: Pipeline, client: Client
         while client.describe_group(pipeline.group).state != "Stable":
             consumer.poll(0.1)
         driver = pipeline.driver()
-        for _ in range(2):  # a query that is started again in the same process has the same relay
+        for _ in range(2):  # a query that is started again in the same process uses the same relay
             with pytest.raises(OffsetConflictError, match=rf"^group: '{pipeline.group}' has live members \(1, on "):
                 driver.commit(0)
 
@@ -190,7 +194,9 @@ def test_a_batch_job_is_one_transaction(pipeline: Pipeline, client: Client, may_
 def test_a_batch_job_s_commit_of_unknown_outcome_is_repeated_and_never_begun_again(
     pipeline: Pipeline, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There are no offsets to show whether it was carried out, so a second transaction might double the output."""
+    """If the outcome of a batch job's commit is unknown, EndTxn is repeated. No offsets show whether the commit was executed, so a second
+    transaction might duplicate the output.
+    """
     commit = Transaction.commit
     answers = [OutcomeUnknownError("no answer"), refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moving"), None]
 

@@ -1,4 +1,5 @@
-"""The relay's own code under random schedules of crashes, lost answers, late duplicates and several drivers; and planted faults that show.
+"""The relay's real code is correct under random schedules of crashes, lost answers, late duplicates and several drivers, and the schedules
+find planted faults.
 
 Seeded: a failure names its seed. `OTTLA_RELAY_SCHEDULES` sets the number of schedules for each kind of broker.
 """
@@ -79,7 +80,7 @@ def test_a_seed_repeats_its_schedule() -> None:
 
 
 class InitializesOnce(Relay):
-    """Keeps its epoch from batch to batch, as ordinary producers do."""
+    """Fault: keeps its epoch from batch to batch, as ordinary producers do."""
 
     _kept: Transaction | None = None
 
@@ -91,7 +92,7 @@ class InitializesOnce(Relay):
 
 
 class FetchesFirst(Relay):
-    """Reads the committed offsets before InitProducerId."""
+    """Fault: reads the committed offsets before InitProducerId instead of after it."""
 
     def _try(self, batch: PlannedBatch, outputs: Sequence[TaskOutput]) -> CommitOutcome:
         client = self._open_client(batch.group)
@@ -103,7 +104,7 @@ class FetchesFirst(Relay):
 
 
 class TakesOverAgain(Relay):
-    """Initializes again when it is fenced."""
+    """Fault: initializes again when it is fenced."""
 
     def _repeat(self, attempt: Callable[[], CommitOutcome], name: str) -> CommitOutcome:
         def stubborn() -> CommitOutcome:
@@ -117,18 +118,18 @@ class TakesOverAgain(Relay):
 
 
 def offsets_alone(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
-    """Takes a batch for committed when the offsets stand at its end, though it may not have moved them."""
+    """Fault: treats a batch as committed if the offsets are its end, although the batch may not have moved them."""
     found = {partition: one.offset for partition, one in committed.items()}
     return found == dict(batch.range.end) or is_committed(batch, committed)
 
 
 def nothing_moved_is_sent(batch: PlannedBatch, committed: Mapping[TopicPartition, Committed]) -> bool:
-    """Sends every batch that moves no offset."""
+    """Fault: sends every batch that moves no offset."""
     return batch.range.start != batch.range.end and is_committed(batch, committed)
 
 
 def first_bad(seeds: int, uses_v2: bool, make_relay: Callable[..., Relay] = Relay) -> str | None:
-    """The first verdict that is not good."""
+    """Returns the first result of the schedules that is not "good"."""
     for seed in range(seeds):
         verdict = World(seed, uses_v2=uses_v2, make_relay=make_relay, zombies=0.8).run()
         if verdict != "good":

@@ -1,6 +1,6 @@
 """A topic that is deleted and created again under its name stops the query by its id, or is read from its first record.
 
-The new topic has as many records as the old one or more, so that offsets alone show nothing.
+The new topic has at least as many records as the old one, so the offsets alone do not show the change.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def topic(client: Client) -> str:
-    """One partition with the records 0 to 9."""
+    """Makes a topic with one partition and the records 0 to 9."""
     name = f"replaced-{uuid.uuid4().hex[:12]}"
     create(client, name, range(10))
     return name
@@ -57,7 +57,7 @@ def create(client: Client, name: str, numbers: range) -> None:
 
 
 def replace(client: Client, name: str, numbers: range = range(100, 120)) -> None:
-    """Deletes a topic and creates another of its name."""
+    """Deletes a topic and creates another one with its name."""
     client.delete_topic(name)
     deadline = time.monotonic() + WAIT_S
     while name in client.topics():
@@ -71,7 +71,7 @@ def stream(broker: Broker, topic: str, **given: str) -> OttlaStreamReader:
 
 
 def begun(broker: Broker, topic: str, **given: str) -> tuple[OttlaStreamReader, dict[str, Any]]:
-    """A query that has read all there is, and its offset."""
+    """Returns a query that has read everything, and its offset."""
     reader = stream(broker, topic, startingOffsets="earliest", **given)
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadMaxRows(100)) == start
@@ -81,7 +81,7 @@ def begun(broker: Broker, topic: str, **given: str) -> tuple[OttlaStreamReader, 
 
 
 def records(reader: OttlaStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    """What the tasks of a batch read."""
+    """Returns the records that the tasks of a batch read."""
     planned = reader.partitions(start, end)
     return [int(value) for one in planned for batch in reader.read(one) for value in batch.column("value").to_pylist()]
 
@@ -105,7 +105,9 @@ def test_without_fatal_loss_the_new_topic_is_read_from_its_first_record(broker: 
 
 
 def test_a_batch_that_was_planned_before_is_not_read_from_the_new_topic(broker: Broker, client: Client, topic: str) -> None:
-    """Spark repeats it after a restart without asking for its end."""
+    """A batch that was planned before the change is not read from the new topic. Spark repeats such a batch after a restart without asking
+    for its end.
+    """
     _, end = begun(broker, topic)
     with client.producer() as producer:
         producer.produce(topic, b"10", partition=0)
@@ -133,7 +135,9 @@ def test_a_range_that_is_being_read_is_refused(broker: Broker, client: Client, t
 
 
 def test_the_groups_offsets_are_of_the_topic_that_they_were_committed_for(broker: Broker, client: Client, topic: str) -> None:
-    """A checkpoint that is lost as well does not hide it, where the broker keeps offsets of deleted topics."""
+    """The group's offsets belong to the topic for which they were committed. If the broker keeps offsets of deleted topics, the change is
+    found even if the checkpoint is lost too.
+    """
     partition, group = TopicPartition(topic, 0), f"{topic}-g"
     before = client.describe_topic(topic).topic_id_text
     replace(client, topic)

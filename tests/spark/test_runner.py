@@ -1,4 +1,4 @@
-"""Pipelines run until they end, fail or are stopped, with queries that the test moves by hand."""
+"""Pipelines run until they end, fail or are stopped. The tests use fake queries that they advance themselves."""
 
 from __future__ import annotations
 

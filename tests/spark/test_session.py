@@ -1,4 +1,6 @@
-"""A package that is missing or of a wrong version is one line that says what to install; the environment is prepared and not overruled."""
+"""A missing or unsupported package gives an error of one line that says what to install; environment variables are set, but values of the
+user are kept.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ GOOD = {"pyspark": "4.3.0", "pyarrow": "18.0.0", "pandas": "2.2.3"}
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Stand-ins of the right versions for the packages, so that the tests need none of them."""
+    """Fake packages with supported versions, so that the tests do not need the real ones."""
     for name, version in GOOD.items():
         module = types.ModuleType(name)
         setattr(module, "__version__", version)  # noqa: B010
@@ -81,7 +83,9 @@ def test_the_requirements_are_those_of_the_extra() -> None:
 
 
 def test_the_extra_has_the_protobuf_that_spark_s_generated_modules_ask_for() -> None:
-    """`transformWithState` imports them in the workers; pyspark itself names protobuf in the extra `connect` alone."""
+    """The extra requires the protobuf version of Spark's generated modules. `transformWithState` imports these in the workers, but pyspark
+    requires protobuf only in its extra `connect`.
+    """
     import importlib.util
 
     found = importlib.util.find_spec("pyspark")

@@ -1,4 +1,4 @@
-"""The sink without Spark: which rows it takes, how a task's rows become record batches, what is left when a batch fails."""
+"""The sink without Spark: which rows it accepts, how it encodes a task's rows, and which files are removed when a batch fails."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def topic(broker: Broker, client: Client, request: pytest.FixtureRequest) -> str
 
 @pytest.fixture(autouse=True)
 def task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A task context, and a directory for temporary files of the test's own."""
+    """A task context, and a temporary directory for the test."""
     context = SimpleNamespace(partitionId=lambda: 3, taskAttemptId=lambda: 17, getLocalProperty=lambda _: "query")
     monkeypatch.setattr(sink_module.TaskContext, "get", lambda: context)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(topics, "_known", {})  # as in a process that has run no task yet
+    monkeypatch.setattr(topics, "_known", {})  # like in a process that has run no task yet
     monkeypatch.setattr(topics, "_present", set())
 
 
@@ -56,7 +56,7 @@ def options_of(broker: Broker, **given: str) -> SinkOptions:
 
 
 def encoded(options: SinkOptions, *batches: dict[str, list[Any]]) -> TaskOutput:
-    """The output of a task in its message."""
+    """Returns the output of a task in its message."""
     with SpoolWriter("task", None, options.max_output_bytes) as output:
         encode_task(iter([pa.RecordBatch.from_pydict(batch) for batch in batches]), options, output)
         return output.finish()
@@ -197,7 +197,9 @@ def test_the_driver_asks_for_the_topic_once_and_no_task_does(
 def test_topics_that_rows_name_are_asked_for_once_in_a_while(
     broker: Broker, client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not by each task: a process runs many. More partitions are seen after that while."""
+    """Topics that rows name are not requested by each task, but once in a while by a process, which runs many tasks. New partitions are
+    noticed after that time.
+    """
     options = options_of(broker)
     monkeypatch.setattr(topics, "REMEMBERED_S", 3600.0)
     rows = {"value": [str(number) for number in range(50)], "topic": [topic] * 50, "partition": [3] * 50}
@@ -239,7 +241,7 @@ def test_a_job_that_fails_leaves_nothing(broker: Broker, topic: str, finished: i
 
 
 def checkpoint_of(directory: Path, group: str, topic: str) -> str:
-    """A query's checkpoint in which batch 0 ends at offset 5."""
+    """Makes a query's checkpoint in which batch 0 ends at offset 5."""
     checkpoint = directory / "checkpoint"
     (checkpoint / "offsets").mkdir(parents=True)
     (checkpoint / "metadata").write_text('{"id":"the-query"}')
@@ -309,7 +311,9 @@ def test_a_stream_without_a_right_stops_and_goes_on_when_it_has_it(
 def test_a_source_of_another_cluster_stops_at_its_first_batch(
     broker: Broker, client: Client, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not when the time for tries of a commit is over: to the coordinator the topic is one that it may get to know."""
+    """A source on another cluster is refused at its first batch. Without this check the commit would be retried until its timeout, because
+    the coordinator treats the topic as not yet known.
+    """
     monkeypatch.setattr(topics, "ABSENT_PAUSE_S", 0.01)
     group = f"{topic}-g"
     options = options_of(broker, topic=topic, group=group, checkpointLocation=checkpoint_of(tmp_path, group, f"{topic}-elsewhere"))
@@ -351,7 +355,9 @@ def test_a_value_over_the_topic_s_limit(broker: Broker, client: Client, topic: s
 
 
 def test_batches_are_no_larger_than_the_topic_takes(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic for each row: each has a limit of its own. Without the right to read the limit it is kafka.batch.size."""
+    """Batches are not larger than their topic allows. Each row has its own topic with its own limit. Without permission to read the limit,
+    kafka.batch.size is used.
+    """
     small = broker.create_topic(f"{topic}-small", max_message_bytes="1000")
     rows = {"topic": [topic, small] * 50, "value": [f"{number:0100}" for number in range(100)]}
     sizes: dict[str, list[int]] = {topic: [], small: []}
@@ -369,7 +375,9 @@ def test_batches_are_no_larger_than_the_topic_takes(broker: Broker, topic: str, 
 
 
 def test_messages_that_are_too_large_for_spark_are_explained(broker: Broker) -> None:
-    """Spark stops the job by itself and calls `abort` with the messages that had come so far."""
+    """If messages are too large, Spark itself stops the job and calls `abort` with the messages that it has. The error then names the
+    option to change.
+    """
     writer = OttlaStreamWriter(options_of(broker, topic="t", group="g", maxOutputBytes="100"), VALUE)
     outputs = [TaskOutput(f"{number}", (), b"", 1, 60, None, ()) for number in range(2)]
     with pytest.raises(OutputError, match="maxOutputBytes=100: the output of this batch is larger, 120 bytes or more"):

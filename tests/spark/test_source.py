@@ -49,7 +49,7 @@ def test_a_batch_read_covers_all_partitions_once(broker: Broker, topic: str, fil
 
 @pytest.fixture
 def shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few hundred bytes are much to read, on a host of three processors."""
+    """Makes a few hundred bytes a large read, on a host with three processors."""
     monkeypatch.setattr(source_module, "SPLIT_OFFSETS_MIN", 20)
     monkeypatch.setattr(planning, "TASK_BYTES_MAX", 1000)
     monkeypatch.setattr(planning, "TASK_BYTES_MIN", 50)
@@ -69,7 +69,9 @@ def test_a_large_read_is_shared_out(shared_out: None, broker: Broker, topic: str
 
 @pytest.mark.parametrize("given", [{}, {"maxOffsetsPerTrigger": "100"}, {"maxBytesPerTrigger": "100000"}])
 def test_a_large_batch_of_a_stream_is_shared_out(shared_out: None, broker: Broker, topic: str, fill: Fill, given: dict[str, str]) -> None:
-    """Whether the size of the records was looked at for the limit of the batch, or not; and in another process, after a restart."""
+    """A large batch of a stream is divided among tasks, whether or not records were sampled for the limit of the batch, and also in another
+    process after a restart.
+    """
     fill(0, 60)
     options = options_of(broker, subscribe=topic, startingOffsets="earliest", **given)
     reader = OttlaStreamReader(options)
@@ -206,7 +208,7 @@ def test_a_read_without_a_right_is_refused_and_goes_on_when_it_has_it(
     fill(0, 3)
     given = {"kafka.bootstrap.servers": broker.bootstrap_server, "subscribe": topic, "group": f"{topic}-g"}
     reader = OttlaBatchReader(parse_source(given), None)
-    client_of(reader.options.connection)  # its first question is for the brokers
+    client_of(reader.options.connection)  # its first request asks for the brokers
     broker.fail_next(api, code)
     try:
         with pytest.raises(PipelineError, match=message.replace("%s", topic)):
@@ -282,7 +284,7 @@ def test_records_deleted_before_they_were_read(broker: Broker, client: Client, t
 
 
 def batches(reader: OttlaStreamReader, start: dict[str, Any], limit: Any) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """All batches that a query would run, until nothing is new."""
+    """Returns all batches that a query would run, until there are no new records."""
     found = []
     while (end := reader.latestOffset(start, limit)) != start:
         found.append((start, end))
@@ -300,7 +302,9 @@ def test_the_first_batch_of_a_query_covers_nothing(broker: Broker, topic: str, f
 
 
 def test_a_first_batch_that_is_run_again_is_the_only_one_that_covers_nothing(broker: Broker, topic: str, fill: Fill) -> None:
-    """Spark repeats it after a crash without asking for its end; a query with Trigger.AvailableNow would stop after a second one."""
+    """Only the first batch is empty, even if it is repeated after a crash. Spark repeats it without asking for its end, and a query with
+    Trigger.AvailableNow would stop after a second empty batch.
+    """
     fill(0, 5)
     reader = stream(broker, subscribe=topic, startingOffsets="earliest")
     start = reader.initialOffset()
@@ -423,7 +427,7 @@ def test_a_new_checkpoint_behind_another_query_warns_that_state_is_lost(
 def test_a_group_that_no_sink_commits_is_warned_of_once(
     broker: Broker, topic: str, fill: Fill, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Under the sink of another format the group stays where it is, and its lag grows."""
+    """With a sink of another format the group's offsets are not committed, so its lag grows; a warning is printed once."""
 
     def run(group: str, batches: int, *, is_ours: bool) -> None:
         reader = stream(broker, subscribe=topic, group=group, startingOffsets="earliest", maxOffsetsPerTrigger="2")
@@ -431,7 +435,7 @@ def test_a_group_that_no_sink_commits_is_warned_of_once(
         for number in range(batches):
             end = reader.latestOffset(start, reader.getDefaultReadLimit())
             reader.partitions(start, end)
-            reader.partitions(start, end)  # an action of foreachBatch plans it again
+            reader.partitions(start, end)  # a second action in foreachBatch plans the batch again
             if is_ours:
                 mark_used(group, number)
             start = end
@@ -478,7 +482,7 @@ def test_a_stream_begins_before_any_topic_matches(broker: Broker, topic: str, fi
 
 
 def test_batches_of_a_stream_end_where_an_open_transaction_begins(broker: Broker, client: Client, topic: str, fill: Fill) -> None:
-    """A range beyond the last stable offset would cover other records when it is read again."""
+    """Batches end at the last stable offset. A range beyond it could give other records when it is read again."""
     fill(0, 2)
     with client.producer(transactional_id=f"{topic}-t") as producer:
         producer.begin()
@@ -579,7 +583,8 @@ CUT = ("Metadata", "ListOffsets", "FindCoordinator", "OffsetFetch", "Fetch")
 @pytest.mark.parametrize("api", CUT)
 @pytest.mark.parametrize("is_known", [False, True])
 def test_planning_survives_connections_that_are_cut(broker: Broker, topic: str, fill: Fill, api: str, is_known: bool) -> None:
-    """Each kind of request that a plan needs meets four broken connections, in a process that has just begun or that knows the cluster."""
+    """Planning succeeds although four connections break for each kind of request, in a new process and in a process that knows the cluster.
+    """
     fill(0, 5)
     given = {"kafka.bootstrap.servers": broker.bootstrap_server, "group": f"cut-{topic}", "startingOffsets": "earliest"}
     options = parse_source({**given, "subscribe": topic, "maxBytesPerTrigger": "1000"})

@@ -1,4 +1,4 @@
-"""The groups of a query's sources as the tasks that write find them: those of their own run, of both kinds of tasks on this host."""
+"""Writing tasks find the groups of the query's sources that reading tasks of the same run on this host have recorded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("own_temporary_directory")
 
 
 def in_run(patch: pytest.MonkeyPatch, run: str | None) -> None:
-    """Makes this process a task of a query's run; None for one outside of a query."""
+    """Makes this process a task of a query's run; with None a task outside of a query."""
     context = SimpleNamespace(getLocalProperty={"spark.jobGroup.id": run}.get)
     patch.setattr(TaskContext, "get", lambda: context)
 

@@ -1,4 +1,6 @@
-"""The source as Spark 4.0 and 4.1 ask it: for the latest offset alone, and after a restart for the ranges of the last batch first."""
+"""The source works with the calls of Spark 4.0 and 4.1: they ask for the latest offset without a start, and after a restart first for the
+ranges of the last batch.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class OldSpark:
-    """A query of such a Spark. `offsets` is its offset log; all batches are committed. `start` makes a new reader, as a restart does."""
+    """A query of such a version of Spark. `offsets` is its offset log; all batches are committed. `start` makes a new reader, as after a
+    restart.
+    """
 
     def __init__(self, broker: Broker, topic: str, **options: str) -> None:
         self._options = options_of(broker, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="4", **options)
@@ -47,7 +51,7 @@ class OldSpark:
         return [row[3] for row in values(self.reader, self.reader.partitions(start, end))]
 
     def run(self) -> list[int]:
-        """Runs batches until there is no new offset, and returns their sizes. No row is there twice or missing so far."""
+        """Runs batches until there is no new offset, and returns their sizes. Checks that no row is missing or duplicated so far."""
         sizes = []
         while (found := self.trigger()) is not None:
             sizes.append(len(found))
@@ -85,7 +89,9 @@ def test_a_query_that_stops_by_itself_reads_up_to_the_end_at_its_start(broker: B
 
 
 def test_without_the_option_the_first_batch_has_everything(broker: Broker, topic: str, fill: Fill) -> None:
-    """Spark's own triggers `once` and `availableNow` ask once, and a source cannot distinguish them from others."""
+    """Without the option `trigger` the first batch has all records. Spark's triggers `once` and `availableNow` ask only once, and a source
+    cannot distinguish them from others.
+    """
     fill(0, 10)
     query = OldSpark(broker, topic)
     assert query.run() == [10]

@@ -1,6 +1,5 @@
-"""Staged output on a real broker: attached once whatever fails, and run again when it is gone. The rows are those of docs/spark.md.
-
-Tasks here are writers as Spark's tasks have them, with uploads of their own; drivers are relays, or processes that are killed with -9.
+"""Staged output on a real broker is attached once, whatever fails, and is made again if it was dropped (the rows of docs/spark.md). Tasks
+are simulated by the writers that Spark's tasks use; drivers are relays, or processes that are killed with -9.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def fresh_clients() -> Iterator[None]:
 
 
 def fill_source(client: Client, pipeline: Pipeline, batches: int) -> None:
-    """The records that these batches are taken to have read."""
+    """Writes the records that these batches claim to have read."""
     for number, some in enumerate((10, 1)):
         records = batch_of(*(b"%d" % row for row in range(some * batches)), is_transactional=False)
         client.produce_batches({TopicPartition(pipeline.source, number): [records]})
@@ -143,7 +142,9 @@ def test_a_lost_answer_is_made_up_for_by_the_same_task_or_driver(
 def test_a_driver_that_has_to_begin_again_attaches_the_same_chunks_in_its_next_epoch(
     pipeline: Pipeline, client: Client, broker: BrokerHandle
 ) -> None:
-    """An aborted transaction leaves staged bytes where they are. The connection breaks more often than a request is sent anew."""
+    """A driver that has to start again attaches the same chunks in its next epoch, because an aborted transaction does not drop staged
+    chunks. The connection breaks more often than a request is repeated.
+    """
     driver = pipeline.driver()
     outputs = pipeline.staged(0)
     broker.fail_next("TxnOffsetCommit", None, times=4)
@@ -185,7 +186,7 @@ def test_a_zombie_driver_cannot_attach(pipeline: Pipeline, client: Client) -> No
 
 def test_what_finds_no_room_on_the_broker_travels_in_the_message(may_use_v2: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "CHUNK_BATCHES_MAX", 1)
-    settings = {"ottla.stage.bytes.max": str(64 * 1024)}  # each chunk counts for 16 KiB at least
+    settings = {"ottla.stage.bytes.max": str(64 * 1024)}  # each chunk uses at least 16 KiB of the quota
     with Broker(settings=settings, topics=["in:2", "out:2"]) as own, ottla.client.connect(own.direct_server) as client:
         pipeline = Pipeline(own.direct_server, "in", "out", "g", may_use_v2)
         fill_source(client, pipeline, 1)

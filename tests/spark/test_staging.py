@@ -1,4 +1,4 @@
-"""Tasks stage their output on the brokers, and what they cannot stage is in their messages; the driver takes both in order."""
+"""Tasks stage their output on the brokers, and send the rest in their messages; the driver combines both in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOKEN = bytes(range(16))
 
 
 class StagingClient:
-    """In place of a client: keeps what is staged; `refusing` partitions have room for so many chunks only."""
+    """A fake client that keeps staged chunks; partitions in `refusing` accept only the given number of chunks."""
 
     def __init__(self, *, is_offered: bool = True, room: Mapping[TopicPartition, int] | None = None) -> None:
         self.is_offered = is_offered
@@ -57,7 +57,7 @@ class StagingClient:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[StagingClient]:
-    """The client that writers of a test get, and small bounds on chunks and rounds."""
+    """The client that the writers of a test get, with small limits for chunks and rounds."""
     made = StagingClient()
     monkeypatch.setattr(connections, "client_of", lambda *_, **__: made)
     monkeypatch.setattr(staging, "CHUNK_BYTES_MAX", 250)
@@ -85,7 +85,7 @@ def digest_of(rows: list[tuple[TopicPartition, bytes]]) -> str:
 
 
 def carried_out(outputs: list[TaskOutput], client: StagingClient) -> tuple[dict[TopicPartition, bytes], str]:
-    """The bytes that get into each partition, and the digest on the way, when the driver takes all steps."""
+    """Returns the bytes that each partition gets when the driver executes all steps, and their digest."""
     logs: dict[TopicPartition, bytes] = {}
     digest = OutputDigest()
     for step in steps(outputs):

@@ -1,4 +1,4 @@
-"""The state of a pipeline survives being stored, and a damaged or foreign file is no state."""
+"""The state of a pipeline can be stored and loaded, and a damaged or foreign file is ignored."""
 
 from __future__ import annotations
 

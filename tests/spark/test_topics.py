@@ -1,4 +1,4 @@
-"""What the driver asks before it plans: offsets of a group whose pipeline may be committing, and topics that may not be read."""
+"""The requests of the driver before it plans: offsets of a group whose pipeline may be committing, and topics that it may not read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTITION = TopicPartition("t", 0)
 
 
 class Unstable:
-    """A client of a group with pending offsets. `state` is what its transactional id is in, or why that may not be asked for."""
+    """A fake client of a group with pending offsets. `state` is the state of its transactional id, or the error of the request for it."""
 
     def __init__(self, state: str | ClientError) -> None:
         self._state = state

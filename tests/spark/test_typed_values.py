@@ -61,7 +61,7 @@ def given(broker: Broker, topic: str) -> dict[str, str]:
 
 
 def read(options: dict[str, str], *columns: str, schema: StructType | None = None) -> list[dict[str, Any]]:
-    """The rows of a batch read, by the way that Spark takes: the reader is pickled on its way to the tasks."""
+    """Returns the rows of a batch read; as in Spark, the reader is pickled for the tasks."""
     source = OttlaDataSource(options)
     known = schema or source.schema()
     chosen = StructType([known[name] for name in columns]) if columns else known
@@ -197,7 +197,7 @@ def write(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(sink_module.TaskContext, "get", lambda: context)
 
     def run(rows: Any, **options: str) -> dict[str, list[Any]]:
-        """The records of each topic, as a task encodes the rows."""
+        """Returns the records of each topic that a task encodes from the rows."""
         parsed = parse_sink({"kafka.bootstrap.servers": broker.direct_server, "topic": topic, **options})
         values = pickle.loads(pickle.dumps(written_values(parsed, from_arrow_schema(rows.schema))))
         with SpoolWriter("task", None, None) as output:

@@ -151,7 +151,7 @@ def test_a_sink_whose_records_are_all_gone_proves_nothing(pipeline: HandMadePipe
 
 
 def test_a_record_that_is_deleted_within_a_batch_is_missed(pipeline: HandMadePipeline) -> None:
-    """The log keeps the whole batch, and readers do not see the record."""
+    """`verify` notices a record that was deleted within a batch: the log keeps the whole batch, but readers do not get the record."""
     for _ in range(2):
         pipeline.run()
     pipeline.client.delete_records({TopicPartition(pipeline.sink, 0): 1})
@@ -162,7 +162,7 @@ def test_a_record_that_is_deleted_within_a_batch_is_missed(pipeline: HandMadePip
 
 
 def test_a_sink_of_which_one_partition_is_trimmed(pipeline: HandMadePipeline) -> None:
-    """Batches that wrote nothing to it are whole, among others that are not."""
+    """If one partition of the sink is trimmed, batches that wrote nothing to it are still complete, and other batches are not."""
     pipeline.run()
     pipeline.run(end=pipeline.position + 1)
     pipeline.run()
@@ -176,7 +176,9 @@ def test_a_sink_of_which_one_partition_is_trimmed(pipeline: HandMadePipeline) ->
 
 
 def test_output_whose_commits_are_compacted_away_with_its_producer_id(pipeline: HandMadePipeline) -> None:
-    """An id lasts for 16,384 batches with the newer protocol: the next ones have another."""
+    """Output whose commits and producer id were removed by compaction is accepted. With version 2 of the protocol a producer id is used for
+    16,384 batches, and later batches have another one.
+    """
     sinks = [TopicPartition(pipeline.sink, number) for number in range(2)]
     with pipeline.client.transaction("what the id of the pipeline was") as transaction:
         transaction.produce({one: [batch_of(b"old", b"rows")] for one in sinks})

@@ -1,4 +1,4 @@
-"""What a worker process freezes, and when; other processes are left alone."""
+"""A worker process of Spark excludes imported modules from garbage collection; other processes are not changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers import the pyspark that is installed with the archive, and no other; the user's own `sitecustomize` is run."""
+"""Workers import the installed pyspark to which the archive belongs, and no other; the user's own `sitecustomize` is run too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Arrow types in which Spark hands over a column of strings or bytes."""
+"""The Arrow types that Spark uses for columns of strings or bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of `cluster_program.py` with all that belong to it: started, given jobs, and killed part by part with -9."""
+"""Runs `cluster_program.py` with its child processes: starts it, sends it jobs, and kills single processes with -9."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Cluster:
         self._known: set[psutil.Process] = set()
 
     def start(self) -> Cluster:
-        """Starts the driver and waits until it takes jobs."""
+        """Starts the driver and waits until it accepts jobs."""
         command = [sys.executable, "-m", "tests.spark_jobs.cluster_program", self.master, str(self.directory)]
         environment = {**os.environ, "JDK_JAVA_OPTIONS": SPARK_JAVA, "TMPDIR": self.temporary, "PYTHONPATH": str(ROOT)}
         with self.log_path.open("ab") as log:
@@ -50,7 +50,7 @@ class Cluster:
         return self
 
     def submit(self, job: Job) -> None:
-        """Begins a job; its answer comes by `answer`."""
+        """Begins a job; `answer` returns its result."""
         assert self._process is not None and self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(job) + "\n")
@@ -59,7 +59,7 @@ class Cluster:
             pass  # it was killed; `answer` reports that
 
     def answer(self, timeout_s: float) -> Answer | None:
-        """The answer to the job, None if there is none yet. `EOFError` when the driver is gone."""
+        """Returns the answer to the job, None if there is none yet. Raises `EOFError` if the driver has ended."""
         try:
             line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
@@ -86,7 +86,7 @@ class Cluster:
         return True
 
     def kill_driver(self) -> None:
-        """Kills the program and its JVM; executors and their workers are left behind, and end when they notice."""
+        """Kills the program and its JVM. Executors and their workers still run, and end when they notice it."""
         assert self._process is not None
         for one in self._family():
             try:
@@ -123,7 +123,7 @@ class Cluster:
                     pass
 
     def _family(self) -> list[psutil.Process]:
-        """All processes below the driver; those of before are remembered, to be ended in any case."""
+        """Returns all child processes of the driver, and remembers them, so that `stop` ends them in any case."""
         assert self._process is not None
         try:
             found = psutil.Process(self._process.pid).children(recursive=True)
@@ -145,7 +145,7 @@ def _is_kind(process: psutil.Process, kind: str) -> bool:
 
 
 def _carry_lines(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
-    """Puts each line of output into the queue, and an empty one at its end."""
+    """Puts each line of output into the queue, and an empty line at its end."""
     assert process.stdout is not None
     try:
         for line in process.stdout:

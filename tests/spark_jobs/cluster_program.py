@@ -1,11 +1,11 @@
-"""A Spark application in a process of its own, with executors as processes: `python -m tests.spark_jobs.cluster_program MASTER DIRECTORY`.
+"""A Spark application in a separate process, with executors as processes: `python -m tests.spark_jobs.cluster_program MASTER DIRECTORY`.
 
 Reads jobs from its input, one JSON line each, runs them one after another and answers each with a line of JSON. A job is a streaming query.
 One kind copies a source to a sink through a shuffle and a Python function; each row gets the id of the task attempt that made it, so that
 two executions of a batch never have equal output. Another kind does the same, with a table as the sink. The third counts rows in windows,
 which a watermark closes: its output comes in batches without input, too. A query that fails is started again, as a supervisor would.
 
-`fault` lets tasks of the query fail in a certain way, the first time that they have rows. Files in the directory of markers say which tasks
+`fault` makes tasks of the query fail in a certain way, the first time that they have rows. Files in a directory of markers show which tasks
 had the fault, and which attempts had rows in which batch.
 """
 
@@ -68,14 +68,14 @@ class Job(TypedDict):
 
 
 class Answer(TypedDict):
-    """How it ended: the first lines of the failures in between, and whether it came to its end."""
+    """The result of a job: the first lines of its failures, and whether it read everything."""
 
     is_done: bool
     failures: list[str]
 
 
 def attempt_stamper(fault: str, markers: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """A function for `mapInArrow` that appends the task attempt to each value, and has the fault."""
+    """Returns a function for `mapInArrow` that appends the task attempt to each value, and causes the fault."""
 
     def claim(name: str) -> bool:
         """Whether this is the first call with the name, in any process."""
@@ -86,18 +86,18 @@ def attempt_stamper(fault: str, markers: str) -> Callable[[Iterator[Any]], Itera
         return True
 
     def executor() -> int:
-        """The JVM that this worker belongs to: the parent of the daemon that forked it."""
+        """Returns the process id of this worker's JVM: the parent of the daemon that forked it."""
         with open(f"/proc/{os.getppid()}/stat") as file:
             return int(file.read().rpartition(") ")[2].split()[1])
 
     def wait_for(prefix: str, count: int) -> None:
-        """Waits until so many attempts of a task have had rows."""
+        """Waits until this number of attempts of a task have had rows."""
         deadline = time.monotonic() + WAIT_S
         while sum(name.startswith(prefix) for name in os.listdir(markers)) < count and time.monotonic() < deadline:
             time.sleep(0.05)
 
     def fail(batch: str, partition: int) -> None:
-        """The fault of this task."""
+        """Causes the fault of this task."""
         if fault == "fails":
             raise RuntimeError("this task fails once, after all of its rows")
         if fault == "loses its worker":
@@ -171,7 +171,7 @@ def start(session: Any, job: Job) -> Any:
 
 
 def run(session: Any, job: Job) -> Answer:
-    """Runs the query until it has read everything, through its failures."""
+    """Runs the query until it has read everything, and starts it again after failures."""
     failures: list[str] = []
     while len(failures) < job["starts_max"]:
         try:
@@ -185,7 +185,7 @@ def run(session: Any, job: Job) -> Answer:
 
 
 def first_line(error: Exception) -> str:
-    """The line of a failure that names its cause."""
+    """Returns the line of an error that names its cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if line.startswith("ottla.spark.errors.")]
     return (named or lines or [type(error).__name__])[0][:500]

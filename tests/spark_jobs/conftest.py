@@ -56,14 +56,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Gives the first test of a worker the time that the archive of Spark's classes takes; any test may be the first."""
+    """Gives the tests enough time to make the archive of Spark's classes, because any test may be the first of a worker."""
     if item.get_closest_marker("timeout") is None:
         item.add_marker(pytest.mark.timeout(TEST_SECONDS_MAX))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A directory of this run's own for temporary files, here and in Spark's processes: another run on this machine has others."""
+    """A temporary directory for this run, here and in Spark's processes, so that runs on the same machine do not share files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temporary")))
         patch.setattr(tempfile, "tempdir", None)
@@ -72,7 +72,7 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def java() -> str:
-    """Where Java is. Without it the tests are skipped for a person, and fail in CI."""
+    """The location of Java. Without Java the tests are skipped for developers, and fail in CI."""
     found = shutil.which("java")
     if found is not None:
         make_archive(SESSION_SETTINGS)
@@ -105,16 +105,16 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """A broker process of this folder's own."""
+    """A broker process for this folder."""
     with Broker() as started:
         yield started
-        close_clients()  # of what runs in the driver itself, as `foreachBatch` does
+        close_clients()  # clients of code that runs in the driver itself, such as `foreachBatch`
         close_relays()
 
 
 @pytest.fixture(scope="session")
 def cluster(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A Spark application in a process of its own with two executors as processes, all of which may be killed."""
+    """A Spark application in a separate process with two executor processes; all of them may be killed."""
     made = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
         yield made.start()

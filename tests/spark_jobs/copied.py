@@ -1,4 +1,4 @@
-"""A topic of numbers that a pipeline copies or counts, and the check that its output, in a topic or a table, has everything once."""
+"""A topic of numbers that a pipeline copies or counts, and checks that its output, in a topic or a table, has every number once."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Copy:
         shutil.rmtree(self.checkpoint, ignore_errors=True)
 
     def progress(self) -> float:
-        """The share of the source that is committed; -1 while no broker answers."""
+        """Returns the committed part of the source, from 0 to 1; -1 while no broker answers."""
         try:
             with ottla.client.connect(self.bootstrap, timeout_s=5.0) as client:
                 partitions = [TopicPartition(self.source, number) for number in range(SOURCE_PARTITIONS)]
@@ -82,11 +82,11 @@ class Copy:
             return -1.0
 
     def has_more(self) -> bool:
-        """Called when all is read: whether there is something to read now, so that the job has to run again."""
+        """Called when everything is read. Returns whether there are more records now, so that the job has to run again."""
         return False
 
     def check(self) -> None:
-        """The sink has what it should have once, as a stock client reads it, and the log proves it."""
+        """Checks with a stock client that the sink has every expected record once, and verifies it from the log."""
         with ottla.client.connect(self.bootstrap) as client:
             wait_for_markers(client, f"eos/{self.group}")
             self.check_values([message.value() for message in committed_records(self.bootstrap, self.sink)])
@@ -94,7 +94,7 @@ class Copy:
             assert proof.is_proved, proof.faults
 
     def check_values(self, values: list[bytes]) -> None:
-        """Each number is there once."""
+        """Checks that each number is in the sink once."""
         found = Counter(int(value.partition(b"/")[0]) for value in values)
         missing = [number for number in range(self.rows) if number not in found]
         doubled = [number for number, count in found.items() if count > 1]
@@ -113,11 +113,11 @@ class TableCopy(Copy):
         self.sink = self.table.to_json()
 
     def steps(self, pattern: str) -> set[str]:
-        """Files of the table's directory."""
+        """Returns the number of files in the table's directory."""
         return {str(path) for path in Path(self.table.uri).glob(pattern)}
 
     def check(self) -> None:
-        """The table has each number once, as DuckDB, Polars and the format's library read it, and its log proves it."""
+        """Checks with DuckDB, Polars and the format's library that the table has each number once, and verifies it from the table's log."""
         rows = delta(self.table).to_pyarrow_table() if self.table.format == "delta" else iceberg(self.table).scan().to_arrow()
         assert rows.schema.names == ["value", "part"]
         self.check_values([value.encode() for value, _ in duckdb.from_arrow(rows).fetchall()])
@@ -136,7 +136,7 @@ class Windows(Copy):
     _is_closed = False
 
     def forget_checkpoint(self) -> None:
-        """Keeps it: the open windows are in it."""
+        """Does nothing: the checkpoint is kept, because it has the open windows."""
 
     def has_more(self) -> bool:
         """Writes a last row, far behind the others, that lets the watermark close all windows."""
@@ -148,6 +148,6 @@ class Windows(Copy):
         return True
 
     def check_values(self, values: list[bytes]) -> None:
-        """Each window is there once, with all of its rows."""
+        """Checks that each window is in the sink once, with all of its rows."""
         wanted = [b"%d/%d" % (start, min(WINDOW_S, self.rows - start)) for start in range(0, self.rows, WINDOW_S)]
         assert sorted(values) == sorted(wanted)

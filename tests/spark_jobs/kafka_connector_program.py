@@ -1,4 +1,4 @@
-"""Jobs with `format("kafka")`, in an interpreter that has Spark's own connector and nothing of ours.
+"""Runs jobs with `format("kafka")`, in an interpreter that has Spark's own connector and no module of Ottla.
 
 usage: python kafka_connector_program.py BOOTSTRAP FOLDER TIMESTAMP_MS
 
@@ -54,7 +54,7 @@ class Connector:
 
 
 def listed(rows: DataFrame) -> list[Any]:
-    """The rows in the order of the log, as lists."""
+    """Returns the rows in the order of the log, as lists."""
     columns = ["partition", "offset", "cast(key as string)", "cast(value as string)"]
     return sorted(list(row) for row in rows.selectExpr(*columns).collect())
 
@@ -89,7 +89,7 @@ def write_rows(connector: Connector) -> dict[str, Any]:
 
 
 def copy_stream(connector: Connector, checkpoint: Path) -> dict[str, Any]:
-    """Copies what is there, writes more, and copies on from the checkpoint."""
+    """Copies all records, writes more records, and continues from the checkpoint."""
     batches = []
     for run in range(2):
         if run:

@@ -1,4 +1,4 @@
-"""Reads and writes through Spark as a user writes them, and what a stock client finds in the broker afterwards."""
+"""Runs reads and writes of Spark as a user writes them, and reads the results with a stock client."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(query_writer: Any) -> Any:
 
 
 def failure(call: Callable[[], Any]) -> str:
-    """The message of the error that a user gets."""
+    """Returns the message of the error that a user gets."""
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException) as caught:
@@ -59,19 +59,19 @@ def failure(call: Callable[[], Any]) -> str:
 
 
 def write_numbers(broker: Broker, topic: str, numbers: Iterable[int], *, partition: int = -1) -> None:
-    """Writes numbers as values, each under itself as key."""
+    """Writes numbers; each is the key and the value of a record."""
     with connect(broker.direct_server) as client, client.producer() as producer:
         for number in numbers:
             producer.produce(topic, b"%d" % number, b"%d" % number, headers=[("n", b"%d" % number)], partition=partition)
 
 
 def stock_records(broker: Broker, topic: str) -> list[Any]:
-    """All committed records of a topic of this broker, as `committed_records` gives them."""
+    """Returns all committed records of a topic of this broker, like `committed_records`."""
     return committed_records(broker.direct_server, topic)
 
 
 def committed_records(bootstrap: str, topic: str) -> list[Any]:
-    """All committed records of a topic as librdkafka reads them, by partition and offset."""
+    """Reads all committed records of a topic with librdkafka, by partition and offset."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -100,12 +100,12 @@ def committed_records(bootstrap: str, topic: str) -> list[Any]:
 
 
 def stock_values(broker: Broker, topic: str) -> list[int]:
-    """The committed values of a topic, as numbers in order."""
+    """Returns the committed values of a topic, as numbers in order."""
     return sorted(int(message.value()) for message in stock_records(broker, topic))
 
 
 def lag(broker: Broker, group: str, topic: str) -> int:
-    """The group's lag as a stock client reckons it: ends minus committed offsets. Fails if a partition has no commit."""
+    """Returns the group's lag as a stock client computes it: ends minus committed offsets. Fails if a partition has no commit."""
     consumer = Consumer({"bootstrap.servers": broker.direct_server, "group.id": group, "isolation.level": "read_committed"})
     try:
         numbers = consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
@@ -118,12 +118,12 @@ def lag(broker: Broker, group: str, topic: str) -> int:
 
 
 def numbers_of_batches(query: Any) -> list[int]:
-    """How many rows each batch that a query ran has read."""
+    """Returns the number of rows that each batch of a query has read."""
     return [progress["numInputRows"] for progress in query.recentProgress]
 
 
 def forget_last_commit(checkpoint: str) -> int:
-    """Takes the last batch out of Spark's commit log, as if the driver had died before writing it."""
+    """Removes the last batch from Spark's commit log, as if the driver had died before writing it."""
     commits = Path(checkpoint) / "commits"
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
     for name in (f"{last}", f".{last}.crc"):

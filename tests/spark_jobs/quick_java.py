@@ -1,8 +1,7 @@
-"""How the JVMs of these tests start: sooner, since most of them live for less than a minute.
-
-Without its second compiler and its parallel collector a JVM is quick on few cores. An archive of Spark's classes as they are once loaded
-and verified (class data sharing, JEP 350) halves the processor time of a start; it is made once for each Spark and each Java. A JVM to
-which it does not fit, or that does not find it, goes without it.
+"""Options that shorten the start of the JVMs in these tests, because most of them run for less than a minute. Without its second compiler
+and its parallel collector a JVM is faster on few cores. An archive of Spark's loaded and verified classes (class data sharing, JEP 350)
+halves the CPU time of a start. It is made once for each version of Spark and of Java. A JVM that does not find the archive, or cannot use
+it, starts without it.
 """
 
 from __future__ import annotations
@@ -49,7 +48,9 @@ gateway.proc.wait()
 
 
 def _archive() -> Path | None:
-    """Where the archive of this Spark and this Java is; None where there is none of them, or where an option cannot name it."""
+    """Returns the path of the archive for this Spark and this Java; None if Spark or Java is missing, or if an option cannot contain the
+    path.
+    """
     java = shutil.which("java")
     if java is None or " " in str(ROOT):
         return None

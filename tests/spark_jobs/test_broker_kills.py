@@ -1,4 +1,4 @@
-"""A pipeline on three brokers, each of which is killed with -9 in turn: the output is exactly right, and the query goes on by itself."""
+"""A pipeline on three brokers, each of which is killed with -9 in turn: the output is exactly right, and the query continues by itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ TRIGGER = "1 second"
 
 @pytest.mark.timeout(600)
 def test_a_pipeline_survives_the_kill_of_each_broker(spark: Any, need_zookeeper: None, tmp_path: Path) -> None:
-    """Each is a leader of source and sink, and each partition of offsets and transactions loses its leader once, while a batch runs."""
+    """A pipeline survives the kill of each broker while a batch runs. Each broker leads partitions of source and sink, and each partition
+    of `__consumer_offsets` and `__transaction_state` loses its leader once.
+    """
     with Cluster(3, directory=tmp_path / "brokers") as brokers:
         address = brokers.direct_server
         make_topics(address, SOURCE, SINK, replicas=3)
@@ -50,7 +52,7 @@ def test_a_pipeline_survives_the_kill_of_each_broker(spark: Any, need_zookeeper:
 
 
 def copy(spark: Any, address: str, checkpoint: str) -> Any:
-    """A query that copies all that comes, in small batches."""
+    """Starts a query that copies all new records, in small batches."""
     given = {"kafka.bootstrap.servers": address, "group": GROUP}
     source = {"subscribe": SOURCE, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20000"}
     rows = spark.readStream.format("ottla").options(**given, **source).load().select("key", "value")
@@ -59,12 +61,12 @@ def copy(spark: Any, address: str, checkpoint: str) -> Any:
 
 
 def advances(address: str, query: Any) -> None:
-    """Waits until the query has committed more than it had."""
+    """Waits until the query has committed more records."""
     known = committed(address, GROUP)
     eventually(lambda: is_running(query) and committed(address, GROUP) > max(known, 0), SECONDS, 0.1)
 
 
 def is_running(query: Any) -> bool:
-    """True; fails with the query's own error once it has stopped."""
+    """Returns True while the query runs; raises the query's error if it has stopped."""
     assert query.isActive, query.exception()
     return True

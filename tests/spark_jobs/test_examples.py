@@ -1,4 +1,4 @@
-"""The examples of `ottla pipeline --help`, in this run's Spark session: one that goes on is stopped by SIGINT, as by Ctrl-C."""
+"""The examples of `ottla pipeline --help` work in this run's Spark session. An example that runs until Ctrl-C is stopped by SIGINT."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pipeline = Pipeline(
 
 @pytest.fixture
 def client(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    """Connected, in a directory with the file that the examples name."""
+    """A client, and a working directory with the file that the examples name."""
     (tmp_path / "pipeline.py").write_text(DEFINITION)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.get_bootstrap_server())
@@ -52,7 +52,7 @@ def committed(client: Client) -> int:
 
 @contextmanager
 def interrupted_after(client: Client, offset: int) -> Iterator[None]:
-    """Interrupts this process when the pipeline has committed as much."""
+    """Interrupts this process when the pipeline has committed this number of records."""
     is_over = threading.Event()
 
     def watch() -> None:

@@ -1,4 +1,5 @@
-"""Queries whose broker goes away or whose group is in use: they stop with one clear line, leave no output half visible, and go on later."""
+"""Queries whose broker stops or whose group is in use: they stop with one clear line, leave no partly visible output, and continue later.
+"""
 
 from __future__ import annotations
 

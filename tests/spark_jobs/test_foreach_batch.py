@@ -1,4 +1,6 @@
-"""`foreachBatch` with the sink's promises: several outputs of a batch in one transaction, once, also when Spark runs a batch again."""
+"""`foreachBatch` has the guarantees of the sink: several outputs of a batch are written in one transaction, once, also if Spark runs a
+batch again.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def world(spark: Any, broker: Broker, tmp_path: Path) -> Iterator[World]:
 
 
 def run(world: World, source: str, function: Any, checkpoint: str, **options: str) -> None:
-    """Runs a query with the group `g-SOURCE` to the end of what there is."""
+    """Runs a query with the group `g-SOURCE` until it has read everything."""
     shared = {"kafka.bootstrap.servers": world.broker.get_bootstrap_server(), "group": f"g-{source}"}
     rows = world.session.readStream.format("ottla").options(**shared, subscribe=source, startingOffsets="earliest").load()
     commit = exactly_once(function, {**shared, **options}, checkpoint=checkpoint)
@@ -61,13 +63,13 @@ def test_two_outputs_of_a_batch_are_one_transaction(world: World, checkpoint: st
     Path(checkpoint, "commits", f".{last}.crc").unlink(missing_ok=True)
     before = len(calls)
     run(world, source, split, checkpoint)
-    assert calls[before] == last  # Spark has run it again, and nothing was written again
+    assert calls[before] == last  # Spark has run the batch again, and its output was not written again
     assert sorted(row["id"] for row in world.rows(even)) == list(range(0, 40, 2))
     assert verify(world.client, f"g-{source}", [odd, even]).is_proved
 
 
 def test_the_option_task_output_chooses_the_way(world: World, checkpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the sink. All tasks see the driver's directory here, so `auto` would take files."""
+    """The option `taskOutput` works as in the sink. All tasks see the driver's directory here, so `auto` would use files."""
     source, sink = world.topic("numbers"), world.topic("copies")
     found: list[TaskOutput] = []
 

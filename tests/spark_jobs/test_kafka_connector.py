@@ -1,4 +1,6 @@
-"""Spark's own Kafka connector reads and writes our broker as it does Kafka's: `format("kafka")`, batch and streaming, read_committed."""
+"""Spark's own Kafka connector reads and writes an Ottla broker like a broker of Kafka: `format("kafka")`, batch and streaming,
+read_committed.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ TRADES = (TopicPartition("trades", 0), TopicPartition("trades", 1))
 
 
 def fill_trades(client: Client) -> list[list[Any]]:
-    """Six transactions, each second one aborted, with three records in each partition; what is committed, as rows."""
+    """Writes six transactions, every second one aborted, with three records in each partition. Returns the committed rows."""
     client.create_topic("trades", partitions=2)
     committed: list[list[Any]] = []
     for turn in range(6):
@@ -49,14 +51,14 @@ def fill_trades(client: Client) -> list[list[Any]]:
 
 @pytest.fixture(scope="module")
 def python(java: str, need_program: Callable[[str], str]) -> str:
-    """The interpreter that has the connector."""
+    """The interpreter of the environment with the connector."""
     need_program("mvn")
     return python_program()
 
 
 @pytest.fixture(scope="module")
 def run(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, list[list[Any]], dict[str, Any]]]:
-    """A broker after the program has run against it: a client, what `trades` had committed, and what the program read."""
+    """A broker after the program has run: a client, the committed records of `trades`, and the records that the program read."""
     folder = tmp_path_factory.mktemp("connector")
     with Broker(topics=["written:3", "keyed:5", "copied:1"]) as broker, ottla.client.connect(broker.get_bootstrap_server()) as client:
         committed = fill_trades(client)
@@ -68,7 +70,7 @@ def run(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
 
 
 def stored(client: Client, topic: str, partitions: int) -> list[tuple[int, Record]]:
-    """All committed records of a topic with their partitions."""
+    """Returns all committed records of a topic with their partitions."""
     found = []
     for partition in range(partitions):
         target = TopicPartition(topic, partition)

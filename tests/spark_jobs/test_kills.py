@@ -1,7 +1,8 @@
 """Runs of a pipeline in which driver, executors, Python workers and the broker are killed with -9 at random: the output is right each time.
 
 `OTTLA_SPARK_KILL_RUNS` is the number of runs, `OTTLA_SPARK_KILL_SEED` the seed of the first. `OTTLA_SPARK_KILL_BOOTSTRAP` names another
-Kafka-compatible broker to run against. It is killed only if `OTTLA_SPARK_KILL_COMMAND` is a command that does so and starts it again.
+Kafka-compatible broker to run against. That broker is killed only if `OTTLA_SPARK_KILL_COMMAND` is a command that kills it and starts it
+again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ BROKER_SETTINGS = ["offsets.topic.num.partitions=1", "transaction.state.log.num.
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess | None]:
-    """A broker of this module's own, None for another."""
+    """A broker for this module; None if another broker is named."""
     if BOOTSTRAP:
         yield None
         return
@@ -50,7 +51,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess |
 
 
 def kinds_of(run: int, chooser: random.Random) -> list[str]:
-    """Two kills a run, sometimes three; two runs in a row have each kind."""
+    """Chooses two or three kills for a run; two consecutive runs have all kinds."""
     order = random.Random(run // 2).sample(KINDS, len(KINDS))
     half = len(order) // 2
     chosen = order[:half] if run % 2 == 0 else order[half:]
@@ -89,7 +90,7 @@ def test_the_output_is_right_after_random_kills(cluster: Cluster, broker: Broker
 
 
 def kill(kind: str, cluster: Cluster, broker: BrokerProcess | None, chooser: random.Random, pipeline: Copy) -> bool:
-    """Kills a part with -9, if it is there. The broker and the driver are started again; the rest comes back by itself."""
+    """Kills a process with -9, if it exists. The broker and the driver are started again here; Spark restarts the others itself."""
     if kind == "broker":
         if broker is not None:
             broker.crash()

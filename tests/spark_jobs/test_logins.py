@@ -1,4 +1,4 @@
-"""Pipelines and reads on a broker that wants a login, by Kafka's own client options, with the rights that they need and no others."""
+"""Pipelines and reads on a broker that requires a login, with Kafka's client options and only the permissions that they need."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def administrator(guarded: Broker) -> Iterator[Client]:
 
 
 def login(broker: Broker, *, is_java: bool) -> dict[str, str]:
-    """The login as Kafka's clients in Java are given it, or as librdkafka's are."""
+    """Returns the options for the login in the form of Kafka's Java client, or of librdkafka."""
     found = broker.java_config(user="etl", mechanism="SCRAM-SHA-512") if is_java else broker.config(user="etl")
     return {name: value for name, value in found.items() if name != "bootstrap.servers"}
 
@@ -62,7 +62,7 @@ def allow(administrator: Client, *rights: tuple[ResourceType, str, AclOperation]
     administrator.cluster.run(create_acls(administrator.cluster.core, bindings))
 
 
-@pytest.mark.timeout(400)  # two runs of a pipeline, each of which waits for a right that it lacks
+@pytest.mark.timeout(400)  # two runs of a pipeline, each of which waits for a missing permission
 def test_a_pipeline_needs_its_login_and_its_rights(spark: Any, guarded: Broker, administrator: Client, tmp_path: Path) -> None:
     def run(connection: dict[str, str]) -> Any:
         pipeline = Pipeline(
@@ -114,14 +114,14 @@ def test_rows_travel_by_tls_to_a_broker_whose_authority_is_named(spark: Any, tmp
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[TokenEndpoint]:
-    """Where clients get their tokens."""
+    """The endpoint from which clients get their tokens."""
     with TokenEndpoint(lambda: signed(claims_at(int(time.time())))).serving() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def wants_tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker whose clients log in by tokens of that issuer, and in no other way."""
+    """A broker whose clients can log in only with tokens of that issuer."""
     directory = tmp_path_factory.mktemp("issuer")
     keys = directory / "keys.json"
     keys.write_bytes(jwks(public_jwk(rsa_key("first"), "first")))
@@ -136,7 +136,7 @@ def wants_tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPro
 
 
 def test_a_pipeline_logs_in_by_bearer_tokens(spark: Any, wants_tokens: BrokerProcess, endpoint: TokenEndpoint, tmp_path: Path) -> None:
-    """The driver and the tasks get them from the endpoint that Kafka's clients are given."""
+    """A pipeline logs in with bearer tokens: the driver and the tasks get them from the endpoint in Kafka's client options."""
     connection = {
         "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": endpoint.url,
         "sasl.jaas.config": f'{MODULE} required clientId="app" clientSecret="s3cret";',

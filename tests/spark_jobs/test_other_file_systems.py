@@ -1,6 +1,6 @@
-"""A checkpoint that Python cannot read as files: source and sink meet on the driver's host, and nothing is lost or doubled.
-
-Hadoop's `viewfs` stands for an object store: the files lie in a local directory, under an address that only Hadoop resolves.
+"""With a checkpoint that Python cannot read as files, the source passes each batch's range to the sink through a file on the driver's host,
+and no record is lost or duplicated. Hadoop's `viewfs` simulates an object store: the files are in a local directory, under an address that
+only Hadoop resolves.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def test_batches_with_and_without_input_are_committed_once(spark: Any, broker: B
 def test_a_source_of_another_group_is_refused(
     spark: Any, broker: Broker, mounted: str, groups: tuple[str, str], line: str
 ) -> None:
-    """At the first batch with input: the tasks that read it know the groups. The batch before it covers nothing."""
+    """A source with another group is refused at the first batch with input, because only its reading tasks show the groups. The batch
+    before it is empty.
+    """
     name = uuid.uuid4().hex[:12]
     sink = broker.create_topic(f"out-{name}")
     frames = []

@@ -1,4 +1,4 @@
-"""Streams from other sources than topics are written exactly once as well, also where only a column says to which topics."""
+"""Streams from other sources than topics are written exactly once too, also if only a column names the topics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPIC = "concat('{name}-', cast(cast(value AS int) % 2 AS string)) AS topic"
 
 @pytest.fixture
 def name(broker: Broker) -> str:
-    """The group, and what the names of both topics begin with."""
+    """The name of the group, which is also the prefix of both topics' names."""
     name = f"out-{uuid.uuid4().hex[:12]}"
     for number in range(2):
         broker.create_topic(f"{name}-{number}")

@@ -1,4 +1,4 @@
-"""Pipelines on a real Spark: stateless and stateful ones, each proved from the log after it has run."""
+"""Stateless and stateful pipelines on a real Spark; after each run `verify` proves from the log that it was exactly once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.testing.broker import Broker
 
 
 class World:
-    """Topics of its own on the shared broker, and pipelines between them."""
+    """Topics for one test on the shared broker, and pipelines between them."""
 
     def __init__(self, client: Client, broker: Broker, session: Any, directory: Path) -> None:
         self.client, self.broker, self.session = client, broker, session
@@ -40,7 +40,7 @@ class World:
                 producer.produce(topic, json.dumps(value).encode(), key=(key or str(value.get("id", ""))).encode())
 
     def rows(self, topic: str) -> list[Any]:
-        """The committed values of a topic, decoded, in no order."""
+        """Returns the committed values of a topic, decoded, in any order."""
         found = []
         partitions = [TopicPartition(topic, one.partition) for one in self.client.describe_topic(topic).partitions]
         ends = self.client.list_offsets(dict.fromkeys(partitions, LATEST))
@@ -64,7 +64,7 @@ class World:
         )
 
     def run(self, pipeline: Pipeline) -> Any:
-        """Runs it to the end of what there is, and has it proved."""
+        """Runs the pipeline until it has read everything, and verifies it."""
         (state,) = run_pipelines([pipeline], self.session)
         assert state.state == STOPPED
         found = verify(self.client, pipeline.group, pipeline.sinks)
@@ -95,7 +95,7 @@ SCHEMA = "id INT, moment TIMESTAMP, amount INT"
 
 
 def per_window(rows: Any) -> Any:
-    """Sums of ten minutes, each written once, when the watermark has passed its end."""
+    """Sums of ten minutes; each is written once, after the watermark has passed its end."""
     values = rows.selectExpr(f"from_json(cast(value AS string), '{SCHEMA}') AS v").select("v.*").withWatermark("moment", "0 minutes")
     sums = values.groupBy(_window("moment", "10 minutes")).sum("amount")
     return sums.selectExpr("to_json(struct(window.start AS start, `sum(amount)` AS total)) AS value")
@@ -187,7 +187,9 @@ def parts_and_parents(rows: Any, others: Any) -> Any:
 
 @pytest.mark.parametrize("is_of_the_group", [True, False])
 def test_a_topic_on_both_sides_of_a_join(world: World, is_of_the_group: bool) -> None:
-    """Both reads are of the pipeline's group, or one of them has none and its position in the checkpoint alone."""
+    """A topic can be on both sides of a join. Both reads have the pipeline's group, or one of them has no group and its position is only in
+    the checkpoint.
+    """
     source, sink = world.topic("parts"), world.topic("pairs")
 
     def with_itself(rows: Any) -> Any:

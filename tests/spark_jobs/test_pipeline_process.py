@@ -1,4 +1,4 @@
-"""`ottla pipeline run` as a process: killed in the middle of its work, started again, and stopped by SIGTERM, with every record once."""
+"""`ottla pipeline run` as a process: it is killed while it works, started again, and stopped by SIGTERM; every record is written once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ pipeline = Pipeline(
 
 @contextmanager
 def running(directory: Path, address: str, *options: str, python: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """`ottla pipeline run` in a process group of its own, which is killed at the end. `python` is the interpreter of Spark's workers."""
+    """Runs `ottla pipeline run` in its own process group, which is killed at the end. `python` is the interpreter of Spark's workers."""
     command = [sys.executable, "-m", "ottla.cli.main", "pipeline", "run", "copied_rows.py", "-b", address, "--master", "local[2]", *options]
     environment = {**os.environ, "JDK_JAVA_OPTIONS": SPARK_JAVA, "PYTHONPATH": str(ROOT)}
     if python is not None:
@@ -134,8 +134,8 @@ def test_it_survives_kills_and_stops_when_asked(java: str, tmp_path: Path) -> No
 @pytest.mark.night
 @pytest.mark.timeout(3 * START_SECONDS_MAX)
 def test_a_second_run_on_the_same_checkpoint_ends_one_of_the_two(java: str, tmp_path: Path) -> None:
-    """`LOCAL_CHECKPOINTS` may replace a checkpoint file that Spark by default refuses to replace; the sink must notice that. With `-v`
-    Java's trace of the failure is shown.
+    """If two runs use the same checkpoint, one of them ends. `LOCAL_CHECKPOINTS` may replace a checkpoint file that Spark would not replace
+    by default; the sink must notice that. With `-v` Java's stack trace is printed.
     """
     (tmp_path / "copied_rows.py").write_text(DEFINITION)
     with Broker(topics=["in", "out"]) as broker, ottla.client.connect(broker.get_bootstrap_server()) as client:
@@ -163,9 +163,8 @@ def test_a_second_run_on_the_same_checkpoint_ends_one_of_the_two(java: str, tmp_
 
 @pytest.mark.timeout(3 * START_SECONDS_MAX)
 def test_a_misspelt_function_is_one_line(java: str, tmp_path: Path) -> None:
-    """Without `-v` Java's trace of it is not shown.
-
-    Spark searches for sources in Python once a process. Here the worker that searches dies, and the pipeline knows the format all the same.
+    """A misspelt function in the pipeline's file gives an error of one line; without `-v` Java's stack trace is not printed. Spark searches
+    for Python sources only once in a process. Here the worker that searches dies, and the pipeline still knows the format.
     """
     python = tmp_path / "python"
     python.write_text(PYTHON_WITHOUT_SEARCH.format(python=sys.executable))

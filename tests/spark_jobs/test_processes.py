@@ -1,4 +1,4 @@
-"""The processes of a Spark application are ended, also where the system has just forgotten one."""
+"""The processes of a Spark application are ended, even if one of them has just ended by itself."""
 
 from __future__ import annotations
 

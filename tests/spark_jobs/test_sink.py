@@ -32,14 +32,14 @@ from tests.spark_jobs.queries import (
 
 @pytest.fixture
 def topics(broker: Broker, request: pytest.FixtureRequest) -> tuple[str, str]:
-    """A source of three partitions and a sink of four."""
+    """Makes a source of three partitions and a sink of four."""
     name = f"{abs(hash(request.node.name)):x}"
     return broker.create_topic(f"in-{name}", partitions=3), broker.create_topic(f"out-{name}", partitions=4)
 
 
 @pytest.fixture(autouse=True)
 def no_spool_is_left(topics: tuple[str, str], tmp_path: Path) -> Iterator[None]:
-    """Files of tasks' output are removed at the end of every batch, whichever way it ends."""
+    """Checks that files of tasks' output are removed at the end of every batch, whether it succeeds or fails."""
     before = set(spool_root().iterdir())
     yield
     left = {path for path in set(spool_root().iterdir()) - before if path.is_dir() and any(path.glob("*-*"))}
@@ -47,14 +47,14 @@ def no_spool_is_left(topics: tuple[str, str], tmp_path: Path) -> Iterator[None]:
 
 
 def copy(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str) -> Any:
-    """A query that copies the source to the sink, a hundred offsets a batch."""
+    """Returns a query that copies the source to the sink, a hundred offsets in each batch."""
     source, sink = topics
     rows = stream(spark, broker, subscribe=source, group=f"g-{sink}", startingOffsets="earliest", maxOffsetsPerTrigger="100")
     return stream_writer(rows.load().select("key", "value"), broker, checkpoint, topic=sink, group=f"g-{sink}")
 
 
 def transactions_of(broker: Broker, topic: str) -> int:
-    """How many transactions wrote to a topic: each leaves one marker in each partition it wrote to, and its records before that."""
+    """Returns how many transactions wrote to a topic, from the markers in its partitions."""
     with connect(broker.direct_server) as client:
         found = set()
         for partition in client.describe_topic(topic).partitions:
@@ -214,7 +214,9 @@ def test_an_old_checkpoint_stops_the_query(spark: Any, broker: Broker, topics: t
 
 
 def test_a_checkpoint_of_an_older_version_is_gone_on_with(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str) -> None:
-    """Its offsets are the same in another form, which Spark takes for new ones: it runs at most one batch, which covers nothing."""
+    """A checkpoint of an older version can be continued. Its offsets have another form, which Spark treats as new offsets, so it runs at
+    most one empty batch.
+    """
     write_numbers(broker, topics[0], range(150))
     run(copy(spark, broker, topics, checkpoint))
     as_of_an_older_version(checkpoint, topics[0])
@@ -229,7 +231,7 @@ def test_a_checkpoint_of_an_older_version_is_gone_on_with(spark: Any, broker: Br
 
 
 def as_of_an_older_version(checkpoint: str, topic: str) -> None:
-    """Rewrites a query's offset log in the form that it had before its offsets looked like those of the Kafka connector."""
+    """Rewrites a query's offset log in its earlier form, before offsets had the form of the Kafka connector."""
     for path in (Path(checkpoint) / "offsets").iterdir():
         if path.suffix == ".crc":
             path.unlink()
@@ -245,7 +247,9 @@ def as_of_an_older_version(checkpoint: str, topic: str) -> None:
 def test_a_query_of_the_kafka_connector_of_which_only_the_format_is_changed(
     spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str, is_named: bool
 ) -> None:
-    """Neither side has a group: the position is in the checkpoint alone, and each row is written once all the same."""
+    """A query of the Kafka connector runs after changing only its format. Neither side has a group, so the position is only in the
+    checkpoint, and each row is still written once.
+    """
     source, sink = topics
     given = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "100", "kafka.enable.idempotence": "true"}
     rows = stream(spark, broker, **given).load().selectExpr("key", "value", f"'{sink}' AS topic")
@@ -263,7 +267,9 @@ def test_a_query_of_the_kafka_connector_of_which_only_the_format_is_changed(
 
 
 def test_a_checkpoint_that_the_sink_cannot_read(spark: Any, broker: Broker, topics: tuple[str, str], tmp_path: Path) -> None:
-    """Its place is no option of the sink here: the source hands the range of each batch over by a file of the driver's host."""
+    """The sink cannot read the checkpoint here, because its location is not an option of the sink. The source passes the range of each
+    batch through a file on the driver's host.
+    """
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "checkpoints"))
     try:
         for first in (0, 250):

@@ -31,7 +31,7 @@ Fill = Callable[[int, int], None]
 
 
 class Batches:
-    """What the batches of a query contained: the rows of each, written to files by the query."""
+    """Collects the rows of each batch of a query, which the query writes to files."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -41,7 +41,7 @@ class Batches:
         (self.directory / f"{batch_id}.json").write_text(json.dumps(found))
 
     def run(self, rows: Any, checkpoint: str) -> Any:
-        """Runs a query until it has read everything there is; returns it."""
+        """Runs a query until it has read everything; returns it."""
         self.directory.mkdir(exist_ok=True)
         query = rows.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         assert query.awaitTermination(WAIT_S)
@@ -113,7 +113,9 @@ def test_a_view_in_sql(spark: Any, broker: Broker, topic: str, fill: Fill) -> No
 
 
 def test_a_table_in_sql_needs_its_options_at_the_query(spark: Any, broker: Broker, topic: str, fill: Fill) -> None:
-    """Spark 4.3 stores a table's options and does not pass them on to sources in Python."""
+    """A table in SQL needs its options in the query, because Spark 4.3 stores a table's options but does not pass them to sources in
+    Python.
+    """
     options = f"`kafka.bootstrap.servers` '{broker.direct_server}', subscribe '{topic}'"
     spark.sql(f"CREATE TABLE source_table USING ottla OPTIONS ({options})")
     try:

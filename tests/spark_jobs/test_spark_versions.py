@@ -1,4 +1,5 @@
-"""A pipeline whose batches are bounded by every version of Spark (`make spark-versions`), from the first one on, and after a restart."""
+"""With every supported version of Spark (`make spark-versions`) a pipeline limits its batches, from the first one on and after a restart.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Pipelines on a standalone cluster whose executors do not share the driver's files: they stage their output, or send it in messages.
+"""Pipelines on a standalone cluster whose executors do not share files with the driver: tasks stage their output, or send it in messages.
 
-The cluster takes a minute of processor time to start. Both ways of output are in each run of the tests on executors of this host
-(`test_sink.py`), and losers among the tasks in `tests/spark/test_staged_attach.py`.
+The cluster takes a minute of processor time to start. Each run of the tests has both ways of output on executors of this host
+(`test_sink.py`), and attempts of tasks that are not committed (`tests/spark/test_staged_attach.py`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def standalone(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def driver(standalone: Standalone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A driver on that cluster. Its directory for temporary files has a path that leads each executor to its own directory instead."""
+    """A driver on that cluster. Its temporary directory has a path that is another directory for each executor."""
     directory = tmp_path_factory.mktemp("driver")
     (directory / TEMPORARY).mkdir()
     made = Cluster(directory, standalone.url, temporary=f"/proc/self/cwd/{TEMPORARY}")
@@ -53,7 +53,7 @@ def driver(standalone: Standalone, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_output_from_other_hosts_is_committed_once_though_a_worker_is_killed(
     standalone: Standalone, driver: Cluster, broker: Broker, tmp_path: Path, way: str
 ) -> None:
-    """Little output, as here, travels in messages by itself."""
+    """Output from other hosts is committed once, although a worker is killed. A small output, as here, is sent in messages by default."""
     copy = Copy(broker.direct_server, tmp_path, rows=ROWS, batches=BATCHES)
     driver.submit(copy.job(taskOutput=way))
     answer = None

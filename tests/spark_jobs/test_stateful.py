@@ -1,4 +1,5 @@
-"""Stateful queries: windows that a watermark closes and joins of two streams are written once, over restarts and replays."""
+"""Stateful queries: windows that a watermark closes, and joins of two streams, are written once, also after restarts and repeated batches.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +43,14 @@ def windows(broker: Broker, sink: str) -> list[tuple[int, int]]:
 
 
 def batches_without_movement(checkpoint: str) -> list[int]:
-    """The batches of a query whose offsets are those of the batch before."""
+    """Returns the batches of a query that moved no offset."""
     offsets = Path(checkpoint) / "offsets"
     logs = {int(path.name): path.read_text().splitlines()[2] for path in offsets.iterdir() if path.name.isdigit()}
     return [batch for batch in sorted(logs) if batch > 0 and logs[batch] == logs[batch - 1]]
 
 
 def forget_commits_from(checkpoint: str, batch: int) -> None:
-    """Takes batches out of Spark's commit log, as if the driver had died before writing them."""
+    """Removes batches from Spark's commit log, as if the driver had died before writing them."""
     for path in (Path(checkpoint) / "commits").iterdir():
         if int(path.name.strip(".").removesuffix(".crc")) >= batch:
             path.unlink()

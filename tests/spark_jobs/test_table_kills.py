@@ -1,11 +1,12 @@
-"""A pipeline into a table while driver, executors, Python workers and the broker are killed with -9: nothing is lost, nothing is doubled.
+"""A pipeline writes a table while driver, executors, Python workers and the broker are killed with -9: no row is lost or duplicated.
 
-A part is killed when the table's directory has a new file: a data file, which its task still writes or has just written, or a file of the
-log, after which the driver's next steps are the offsets of the group and Spark's own commit.
+A process is killed when the table's directory has a new file: a data file, which its task still writes or has just written, or a file of
+the log, after which the driver commits the group's offsets and Spark's own commit.
 
-In a run of the tests the formats share the kinds of kills, of a driver without executors, which starts in half the time. The kill of the
-driver is for the night; `test_kills.py` has one of another pipeline. With `OTTLA_SPARK_KILL_RUNS` (`make night`) each format has a third as
-many runs, of five kills each and with executors. The first run has the seed `OTTLA_SPARK_KILL_SEED`.
+In a normal run of the tests the kinds of kills are divided among the formats, and the driver has no executors, because it then starts in
+half the time. The driver is killed only in `make night`; `test_kills.py` kills the driver of another pipeline. With `OTTLA_SPARK_KILL_RUNS`
+(`make night`) each format has a third as many runs, of five kills each and with executors. The first run has the seed
+`OTTLA_SPARK_KILL_SEED`.
 """
 
 from __future__ import annotations

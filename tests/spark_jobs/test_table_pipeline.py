@@ -51,7 +51,7 @@ class Numbers:
         write_numbers(self.broker, self.topic, numbers)
 
     def run(self, **changes: Any) -> None:
-        """Runs the pipeline until everything that is there now is read."""
+        """Runs the pipeline until it has read all current records."""
         run_pipelines([replace(self.pipeline, **changes)], self.session)
 
     def failure(self, **changes: Any) -> str:
@@ -68,7 +68,7 @@ class Numbers:
         return sorted(self.delta.to_pyarrow_table(columns=["number"])["number"].to_pylist())
 
     def files(self) -> set[str]:
-        """All Parquet files of the table's directory, named by the log or not."""
+        """Returns all Parquet files of the table's directory, whether the log names them or not."""
         return {str(path.relative_to(self.location)) for path in self.location.rglob("*.parquet") if "_delta_log" not in path.parts}
 
     def forget_checkpoint(self) -> None:
@@ -130,7 +130,9 @@ def test_a_lost_checkpoint_costs_nothing(numbers: Numbers) -> None:
 
 
 def test_the_table_decides_if_the_group_was_left_behind(numbers: Numbers) -> None:
-    """As after the death of a driver between the two commits, and the loss of the checkpoint."""
+    """If the group is behind the table, the table's position decides. That is the state after a driver died between the two commits and the
+    checkpoint was lost.
+    """
     numbers.write(*range(10))
     numbers.run()
     before = numbers.client.committed(numbers.group)
@@ -172,7 +174,7 @@ def test_a_failed_task_leaves_nothing_behind(numbers: Numbers) -> None:
     numbers.write(*range(10))
     numbers.failure(transform=fails)
     assert numbers.numbers() == []
-    left = numbers.files()  # by a task that Spark cancelled when the other one failed; the commit of the batch removes it
+    left = numbers.files()  # from a task that Spark cancelled when the other one failed; the commit of the batch removes the file
     numbers.run()
     assert numbers.numbers() == list(range(10)) and not left & numbers.files()
 
@@ -184,7 +186,7 @@ def test_files_of_killed_attempts_are_removed_when_their_batch_is_committed(numb
     leftover = f"query-{find_query_id(checkpoint)}/batch-{(find_last_batch(checkpoint) or 0) + 1}/part-00000-00000000deadbeef.parquet"
     (numbers.location / leftover).parent.mkdir()
     shutil.copy(numbers.location / min(numbers.files()), numbers.location / leftover)
-    assert numbers.numbers() == list(range(10))  # no reader sees it
+    assert numbers.numbers() == list(range(10))  # no reader gets its rows
     numbers.write(*range(10, 15))
     numbers.run()
     assert leftover not in numbers.files() and numbers.numbers() == list(range(15))
@@ -216,7 +218,7 @@ def test_columns_are_added_only_on_request(numbers: Numbers) -> None:
     numbers.run(transform=with_text, sink=Table(str(numbers.location), add_columns=True))
     assert sorted(numbers.delta.to_pyarrow_table().to_pydict()["text"], key=str) == ["2", None]
     numbers.write(3)
-    numbers.run()  # rows without a column of the table have null in it
+    numbers.run()  # a column that the rows lack is null
     assert sorted(numbers.delta.to_pyarrow_table().to_pydict()["text"], key=str) == ["2", None, None]
 
 

@@ -1,7 +1,6 @@
-"""Tables and views in Spark's catalog: which way of giving options reaches the source and the sink, and what is said about the others.
-
-Spark 4.3 keeps a table's options from sources in Python, whether they come by `OPTIONS`, `TBLPROPERTIES` or `createTable`: they go with the
-statement, with the DataFrame, or into a view, which Spark keeps for good. Temporary views are in `test_source.py` and `test_sink.py`.
+"""Tables and views in Spark's catalog: which ways to give options work for the source and the sink, and the errors for the other ways.
+Spark 4.3 does not pass a table's options to sources in Python, whether they are set by `OPTIONS`, `TBLPROPERTIES` or `createTable`. Options
+must be in the statement, in the DataFrame, or in a permanent view. Temporary views are in `test_source.py` and `test_sink.py`.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ ADVICE = "CREATE VIEW ... AS SELECT ... FROM the_table WITH (...)"
 
 
 class Tables(NamedTuple):
-    """A source topic with the numbers below 20, a sink topic, and tables of both names, which have no options."""
+    """A source topic with the numbers below 20, a sink topic, and tables with both names and no options."""
 
     source: str
     sink: str
     broker: str
 
     def options(self, **more: str) -> str:
-        """Options as SQL writes them in WITH (...)."""
+        """Returns options in the form of SQL's WITH (...)."""
         return ", ".join(f"'{name}' = '{value}'" for name, value in {"kafka.bootstrap.servers": self.broker, **more}.items())
 
 
@@ -42,7 +41,7 @@ def tables(spark: Any, broker: Broker, request: pytest.FixtureRequest) -> Iterat
 
 
 def test_a_view_for_good_has_the_options_of_a_table(spark: Any, broker: Broker, tables: Tables) -> None:
-    """Unlike a temporary view, it is no snapshot: each query reads what is there."""
+    """A permanent view has the options of its table. Unlike a temporary view it is not a snapshot: each query reads the current records."""
     given = tables.options(subscribe=tables.source)
     spark.sql(f"CREATE VIEW numbers AS SELECT CAST(CAST(value AS string) AS int) AS number FROM {tables.source} WITH ({given})")
     total = "SELECT count(*) AS n, sum(number) AS total FROM numbers"

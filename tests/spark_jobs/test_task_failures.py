@@ -1,4 +1,4 @@
-"""Faults of Spark's own tasks, on executors that are processes: none of them shows in the output, because no task writes to the broker."""
+"""Faults of Spark's tasks, with executors as processes, do not change the output, because tasks do not append to topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANSWER_S = 170.0
 
 
 def spools_in(temporary_directory: Path) -> set[Path]:
-    """The output of tasks that is kept below a directory for temporary files."""
+    """Returns the output files of tasks below a temporary directory."""
     return set(temporary_directory.glob(f"ottla-spool-{os.getuid()}/*"))
 
 

@@ -1,4 +1,4 @@
-"""Triggers and output modes other than the usual ones: what they do, or that they are refused before anything is written.
+"""Other triggers and output modes than the usual ones work, or are refused before anything is written.
 
 `availableNow` is in nearly every test of this folder, a trigger by time in `test_faults.py`, the mode `complete` in `test_stateful.py`.
 """
@@ -56,7 +56,7 @@ def test_triggers_that_spark_has_not_for_sources_in_python(
 def test_the_output_mode_update_is_refused_by_spark_before_anything_is_written(
     spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str
 ) -> None:
-    """Spark looks at the mode before it asks our sink anything, and docs/spark.md quotes its line."""
+    """Spark refuses the output mode `update` before it calls the sink; docs/spark.md quotes its message."""
     write_numbers(broker, topics[0], range(10))
     found = failure(lambda: run(copy(spark, broker, topics, checkpoint).outputMode("update")))
     assert "requirement failed: ottla does not support Update mode" in found

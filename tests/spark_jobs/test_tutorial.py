@@ -1,6 +1,6 @@
-"""The steps of docs/tutorial.md: its test in this run's Spark session, then the pipeline as a process.
+"""The steps of docs/tutorial.md work: its test in this run's Spark session, then the pipeline as a process.
 
-`make night` types the commands, which start the pipeline twice, with a kill between. test_pipeline_process.py does the same in every run.
+`make night` types the commands, which start the pipeline twice, with a kill between. `test_pipeline_process.py` does the same in every run.
 """
 
 from __future__ import annotations

@@ -63,7 +63,9 @@ def frame_of(broker: Broker, topic: str, **options: Any) -> list[Any]:
 def test_the_example_from_avro_to_avro_with_dead_letters(
     spark: Any, broker: Broker, client: Client, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A registry that is away stops it before anything is written, and a restart reads everything."""
+    """The example from Avro to Avro with dead letters works. An unreachable registry stops it before anything is written, and after a
+    restart it reads everything.
+    """
     for name in ("orders", "bills", "orders-dead"):
         broker.create_topic(name, 2)
     registry.subjects = {"orders-value": [1]}

@@ -36,14 +36,14 @@ def numbers(spark: Any, broker: Broker, topics: tuple[str, str], **given: str) -
 
 
 def parts(spark: Any, broker: Broker, topics: tuple[str, str], **given: str) -> Any:
-    """Even numbers as they are, and all of them once more with another key."""
+    """Returns the even numbers unchanged, and all numbers once more with another key."""
     rows = numbers(spark, broker, topics, **given)
     even = rows.where("number % 2 = 0").selectExpr("'even' AS key", "cast(number AS string) AS value")
     return even.union(rows.selectExpr("'all' AS key", "cast(number AS string) AS value"))
 
 
 def pairs(spark: Any, broker: Broker, topics: tuple[str, str], **given: str) -> Any:
-    """Each number with the number before it."""
+    """Returns each number with the number before it."""
     rows = numbers(spark, broker, topics, **given)
     before = rows.selectExpr("number + 1 AS following", "number AS earlier")
     return rows.join(before, rows.number == before.following).selectExpr("'pair' AS key", "concat(earlier, '-', number) AS value")
@@ -66,7 +66,7 @@ def expected_pairs(count: int) -> Counter[tuple[str, str]]:
 
 
 def lines_of(checkpoint: str) -> list[list[dict[str, Any]]]:
-    """The offsets of the query's sources in each entry of its offset log."""
+    """Returns the offsets of the query's sources in each entry of its offset log."""
     logs = [path for path in (Path(checkpoint) / "offsets").iterdir() if path.name.isdigit()]
     return [[json.loads(line) for line in path.read_text().splitlines()[2:]] for path in sorted(logs, key=lambda path: int(path.name))]
 

@@ -1,7 +1,6 @@
-"""Python workers that lack pyarrow, as processes: the query stops with a line that names it, and nothing is written.
-
-The interpreter of the workers is this one with a directory before all others on its path, in which a module `pyarrow` refuses to be
-imported. A session that the user has made does not look at its workers first, as those of `Pipeline.run` do (`test_session.py`).
+"""If Python workers lack pyarrow, the query stops with a line that names it, and nothing is written. The workers use this interpreter with
+another first directory on the path, whose module `pyarrow` raises an error at import. Unlike `Pipeline.run` (`test_session.py`), a session
+of the user does not check its workers first.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ SPARKS = "ModuleNotFoundError: No module named 'pyarrow'"
     ],
 )
 def test_a_worker_without_pyarrow_is_named_and_nothing_is_written(broker: Broker, tmp_path: Path, lacking: str, line: str) -> None:
-    """Where the executors alone lack it, Spark's own code needs it before ours is called, and says so."""
+    """If only the executors lack pyarrow, Spark's own code needs it first, and its error names it."""
     kind = "all" if line == OURS else "some"
     source, sink = broker.create_topic(f"in-lacking-{kind}"), broker.create_topic(f"out-lacking-{kind}")
     write_numbers(broker, source, range(10))

@@ -1,8 +1,8 @@
 """A broker in memory for the model of the relay: one transaction coordinator, one group, the sink's partitions.
 
-Requests are plain calls. Markers are written at once and nothing is replicated: the model is about the order of requests, not about a
-broker. `uses_v2` is the second transaction protocol, where writing adds a partition and each end raises the epoch; `is_verifying` is the
-leader's question to the coordinator before it opens a transaction in a partition (KIP-890), which older brokers do not ask.
+Requests are function calls. Markers are written immediately and nothing is replicated, because the model tests only the order of requests.
+`uses_v2` selects version 2 of the transaction protocol, in which a write adds its partition and each end raises the epoch. With
+`is_verifying` a leader asks the coordinator before it begins a transaction in a partition (KIP-890), which older brokers do not do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stored:
 
 @dataclass
 class Partition:
-    """A log and what its leader knows of the one producer."""
+    """A log, and its leader's state of the only producer."""
 
     log: list[Stored] = field(default_factory=list)
     epoch: int = -1
@@ -85,7 +85,7 @@ class ModelBroker:
         return self.epoch
 
     def time_out(self) -> None:
-        """The transaction has been open for too long."""
+        """Aborts the transaction because it has timed out."""
         if self._is_ongoing:
             self._former_epoch, self.epoch = -1, self.epoch + 1
             self._finish(is_commit=False)
@@ -141,7 +141,7 @@ class ModelBroker:
     # The leaders
 
     def produce(self, epoch: int, name: TopicPartition, sequence: int, data: bytes) -> None:
-        """One batch of a transaction."""
+        """Appends one batch of a transaction."""
         partition = self.partition(name)
         if epoch < partition.epoch:
             raise FencedError(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {epoch} is older than {partition.epoch}")
@@ -162,17 +162,17 @@ class ModelBroker:
         partition.log.append(Stored(data))
 
     def stage(self, token: bytes, attempt_id: int, name: TopicPartition, number: int, data: bytes) -> None:
-        """Puts a chunk aside."""
+        """Stages a chunk."""
         chunks = self.stages.setdefault((token, attempt_id, name), {})
         if chunks.setdefault(number, data) != data:
             raise KafkaError(ErrorCode.INVALID_RECORD, "another chunk has this number")
 
     def lose_stages(self) -> None:
-        """The leaders are started again."""
+        """Restarts the leaders, which lose all staged chunks."""
         self.stages.clear()
 
     def attach(self, epoch: int, name: TopicPartition, sequence: int, token: bytes, manifest: Sequence[StagedChunk]) -> None:
-        """Appends chunks of one batch each: those behind the last sequence number, if all of them are there as the manifest says."""
+        """Appends chunks of one batch each: the chunks after the last sequence number, if all of them are staged and equal the manifest."""
         partition = self.partition(name)
         if ANY_EPOCH in self.faults:
             epoch, sequence = max(epoch, self.epoch), partition.last_sequence + 1

@@ -1,7 +1,6 @@
-"""The part of `ottla.client` that the relay uses, over the broker in memory: each request may be delayed, repeated, or lose its answer.
-
-As the real client does, it repeats a request whose answer does not come, and gives up after some tries. A delayed request arrives whenever
-the schedule says so, perhaps long after its sender has gone on or died.
+"""A fake of the part of `ottla.client` that the relay uses, on the broker in memory: each request may be delayed or repeated, or its answer
+may be lost. Like the real client, it repeats a request without an answer, and gives up after some attempts. The schedule decides when a
+delayed request arrives, perhaps long after its sender has continued or died.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Group(NamedTuple):
 
 
 class ModelClient:
-    """In place of `ottla.client.Client`."""
+    """A fake of `ottla.client.Client`."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -58,7 +57,7 @@ class ModelClient:
 
 
 class ModelTransaction:
-    """In place of `ottla.client.Transaction`."""
+    """A fake of `ottla.client.Transaction`."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -116,7 +115,7 @@ class ModelTransaction:
 
 
 def ask(world: World, call: Callable[..., T], *arguments: Any) -> T:
-    """Sends a request until an answer comes. `ConnectError` after some tries."""
+    """Sends a request until it is answered. Raises `ConnectError` after some attempts."""
     for _ in range(TRIES):
         world.step()
         chance = world.random.random()

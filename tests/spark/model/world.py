@@ -1,8 +1,7 @@
-"""Schedules of the model: Spark drivers that run the relay's own code against a broker in memory, in an order drawn from a seed.
-
-Every driver is a thread, and one at a time runs: from one request to the next. At each step the schedule may let any driver go on, deliver
-a delayed request, end a transaction by its timeout, start another driver, or kill one: so there are crashes at every step, drivers that
-were given up and wake up again, and late duplicates of every request.
+"""Runs schedules of the model: Spark drivers execute the relay's real code against a broker in memory, in an order that a seed decides.
+Every driver is a thread; only one runs at a time, from one request to the next. At each step the schedule may continue any driver, deliver
+a delayed request, time out a transaction, start another driver, or kill one. The schedules therefore include crashes at every step, drivers
+that were given up and continue later, and late duplicates of every request.
 
 A run is good when the sink has, for each batch, the whole output of one execution and nothing else.
 """
@@ -64,11 +63,11 @@ PLAN_OF_TWO_SOURCES = [
 
 
 class KilledError(BaseException):
-    """Ends a driver's thread as kill -9 ends a process: nothing catches it."""
+    """Ends a driver's thread like kill -9: no code catches it."""
 
 
 class Driver(threading.Thread):
-    """One driver process: it takes the batches from Spark's commit log on, until all are done or one fails."""
+    """One driver process: it runs the batches after the last one in Spark's commit log, until all are done or one fails."""
 
     def __init__(self, world: World, relay: Relay) -> None:
         super().__init__(daemon=True)
@@ -147,7 +146,7 @@ class World:
     # Called by drivers
 
     def step(self) -> None:
-        """Ends the running driver's turn; it goes on when the schedule lets it."""
+        """Suspends the running driver until the schedule continues it."""
         driver = self._running
         assert driver is not None
         self.has_stepped.release()
@@ -156,7 +155,7 @@ class World:
             raise KilledError
 
     def execute(self, batch_id: int) -> list[TaskOutput]:
-        """Runs a batch: each execution has other rows, and another number of them."""
+        """Runs a batch. Each execution of a batch has different rows, and a different number of rows."""
         self._executions += 1
         output: dict[TopicPartition, list[bytes]] = {}
         for partition in SINK:
@@ -174,7 +173,9 @@ class World:
         return writer.finish()
 
     def _run_staged(self, output: Mapping[TopicPartition, list[bytes]]) -> list[TaskOutput]:
-        """Tasks that stage their output; some run twice, the first attempt with other rows, and one may find no room for its last chunk."""
+        """Runs tasks that stage their output. Some run twice, the first attempt with other rows, and one may be refused its last chunk
+        because of the quota.
+        """
         token = b"%016d" % self._executions
         tasks: list[TaskOutput] = []
         for partition, batches in output.items():
@@ -190,7 +191,7 @@ class World:
         return tasks
 
     def _upload(self, token: bytes, partition: TopicPartition, batches: list[bytes]) -> TaskOutput | None:
-        """One attempt of a task; None if it fails."""
+        """Runs one attempt of a task; returns None if it fails."""
         self._attempts += 1
         chunks, digest = [], DigestPart()
         try:
@@ -212,7 +213,7 @@ class World:
     # The schedule
 
     def run(self) -> str:
-        """Runs the schedule: "good", or what is wrong."""
+        """Runs the schedule; returns "good", or what is wrong."""
         try:
             self._start_driver()
             while self._steps < STEPS_MAX and not (self._is_done and not self.delayed):
@@ -251,7 +252,7 @@ class World:
         try:
             call(*arguments)
         except Exception:
-            pass  # refused, and no driver waits for the answer
+            pass  # it was refused, but no driver waits for the answer
 
     def _start_driver(self) -> None:
         self._started += 1
@@ -275,7 +276,7 @@ class World:
     def _kill(self, driver: Driver) -> None:
         driver.is_killed = True
         self._resume(driver)
-        if not driver.is_over:  # it had not begun
+        if not driver.is_over:  # it has not begun yet
             self._resume(driver)
 
     def _verdict(self) -> str:
@@ -293,7 +294,7 @@ class World:
         return "good" if ends == self.plan[-1].end else "the offsets are not at the end"
 
     def _is_right(self, partition: TopicPartition, found: list[bytes]) -> bool:
-        """Whether the log is the output of one execution of each batch, the batches in order."""
+        """Whether the log has the output of exactly one execution of each batch, in the order of batches."""
         for batch_id in range(len(self.plan)):
             for output in self._outputs[batch_id].values():
                 wanted = output[partition]

@@ -1,4 +1,5 @@
-"""Drivers of a pipeline into a table, without Spark: each executes a batch as tasks would, and commits it as Spark's driver would."""
+"""Drivers of a pipeline that writes a table, without Spark: each executes a batch as tasks would, and commits it as Spark's driver would.
+"""
 
 from __future__ import annotations
 
@@ -44,21 +45,21 @@ def iceberg_table(directory: Path, **options: Any) -> Table:
 
 
 def iceberg(table: Table) -> Any:
-    """The table as PyIceberg loads it."""
+    """Returns the table, loaded by PyIceberg."""
     access = {name: table.storage[key] for name, key in S3_PROPERTIES.items() if key in table.storage}
     return load_catalog("default", **access, **table.catalog).load_table(table.identifier)
 
 
 def delta(table: Table) -> DeltaTable:
-    """The table as deltalake loads it."""
+    """Returns the table, loaded by deltalake."""
     return DeltaTable(table.uri, storage_options={**table.storage, "aws_allow_http": "true"} if table.storage else None)
 
 
-# What a table has, as the format's library says.
+# The contents of a table, read by the format's library.
 
 
 def rows_of(table: Table) -> list[tuple[Any, ...]]:
-    """The rows in order."""
+    """Returns the rows in order."""
     found = delta(table).to_pyarrow_table() if table.format == "delta" else iceberg(table).scan().to_arrow()
     return sorted(zip(*found.to_pydict().values(), strict=True), key=str)
 
@@ -68,14 +69,14 @@ def numbers_of(table: Table) -> list[int]:
 
 
 def live_files(table: Table) -> set[str]:
-    """The data files of the newest version, relative to the location."""
+    """Returns the data files of the newest version, relative to the location."""
     if table.format == "delta":
         return {unquote(path) for path in delta(table).get_add_actions().column("path").to_pylist()}
     return {path.removeprefix(f"{table.uri}/") for path in iceberg(table).inspect.files()["file_path"].to_pylist()}
 
 
 def commits_of(table: Table) -> list[dict[str, Any]]:
-    """What pipelines have written into the commits of the table's log, oldest first."""
+    """Returns the data of pipelines in the commits of the table's log, oldest first."""
     if table.format == "delta":
         return [one["ottla"] for one in reversed(delta(table).history()) if "ottla" in one]
     summaries = [one.summary.additional_properties for one in iceberg(table).snapshots()]
@@ -83,7 +84,7 @@ def commits_of(table: Table) -> list[dict[str, Any]]:
 
 
 class Driver:
-    """A driver with a log of its own. `query` is the id of its checkpoint."""
+    """A driver with its own `TableLog`. `query` is the id of its checkpoint."""
 
     def __init__(self, table: Table, query: str = "query", group: str = GROUP, topic: str = TOPIC) -> None:
         self.table, self.query, self.group, self.topic = table, query, group, topic

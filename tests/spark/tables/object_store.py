@@ -1,7 +1,6 @@
-"""A local S3 server (moto) behind a proxy that injects failures: refusals, and answers that are lost after the server has acted.
-
-Both are in a process of their own (`python -m tests.spark.tables.object_store`), because deltalake keeps Python's lock while it waits for
-an answer. The proxy takes faults by `PUT /-/faults`, and shows with `GET /-/faults` how many requests each one has met.
+"""A local S3 server (moto) behind a proxy that injects failures: refusals, and answers that are lost after the server has executed the
+request. Both run in a separate process (`python -m tests.spark.tables.object_store`), because deltalake holds Python's lock while it waits
+for an answer. `PUT /-/faults` sets the faults of the proxy, and `GET /-/faults` returns how many requests each one has affected.
 """
 
 from __future__ import annotations
@@ -40,11 +39,12 @@ class ObjectStore:
 
     def set_faults(self, *faults: tuple[str, int, int]) -> None:
         """Replaces the faults. Each is a pattern of method and path, the status that such requests get (0: no answer, although the server
-        acts), and how many of them."""
+        executes them), and the number of requests.
+        """
         request(self._port, "PUT", FAULTS, json.dumps(faults).encode())
 
     def hits(self) -> list[int]:
-        """How many requests each fault has met."""
+        """Returns how many requests each fault has affected."""
         found: list[int] = json.loads(request(self._port, "GET", FAULTS)[2])
         return found
 

@@ -1,4 +1,4 @@
-"""Commits of batches to a Delta table by several drivers, also late ones: each batch is committed by one of them."""
+"""Several drivers, also late ones, commit batches to a table: each batch is committed by exactly one of them."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def delta(tmp_path: Path) -> Table:
 
 
 def files(table: Table) -> set[str]:
-    """All data files of the table's directory."""
+    """Returns all data files of the table's directory."""
     return {str(path.relative_to(table.uri)) for path in Path(table.uri).rglob("part-*.parquet")}
 
 
 def append(table: Table, number: int) -> None:
-    """Another program adds a row."""
+    """Adds a row as another program would."""
     row = pa.table({"number": [number], "part": ["x"]})
     if table.format == "delta":
         write_deltalake(table.uri, row, mode="append")
@@ -80,7 +80,8 @@ def test_a_zombie_that_wakes_up_before_its_commit_finds_the_batch_done(table: Ta
 
 
 def test_a_zombie_that_has_read_the_log_before_is_refused_by_the_log(table: Table) -> None:
-    """The other driver commits between the zombie's look at the log and its commit."""
+    """The other driver commits after the zombie has read the log and before the zombie commits; the log then refuses the zombie's commit.
+    """
     zombie, driver = Driver(table), Driver(table)
     late = zombie.execute(0, range(10))
     commit = zombie.log.commit
@@ -162,7 +163,7 @@ def test_a_column_that_was_dropped_in_between_is_noticed(delta: Table) -> None:
 
 
 def test_one_of_many_drivers_commits_each_batch(table: Table, tmp_path: Path) -> None:
-    """Processes that all run the same batches, and each of which is killed at some moment and started again."""
+    """Several processes run the same batches; each is killed at some moment and started again. Each batch is committed once."""
     script = tmp_path / "driver.py"
     script.write_text(
         "import sys\n"

@@ -1,4 +1,5 @@
-"""Compaction joins files, keeps rows and position, and removes what is old and in no version. deltalake and PyIceberg judge the tables."""
+"""Compaction joins files, keeps rows and position, and removes old files that are in no version. deltalake and PyIceberg judge the tables.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def test_a_table_that_does_not_exist_is_named(table: Table) -> None:
 
 
 def test_rows_of_older_columns_and_types_are_joined(of_iceberg: Table) -> None:
-    """A column that was added since is null in them, a renamed one keeps its values, and whole numbers become longer."""
+    """In rows of older files a column that was added later is null, a renamed column keeps its values, and integers are widened."""
     driver = Driver(of_iceberg)
     columns = pa.schema([("number", pa.int32()), ("part", pa.string())])
     for batch_id in range(2):
@@ -145,7 +146,7 @@ def test_another_table_at_the_same_location_keeps_its_files(of_iceberg: Table, t
 
 
 def test_a_file_that_another_writer_has_changed_is_not_joined(of_iceberg: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that are removed while a compaction writes do not return."""
+    """Rows that another writer removes during a compaction do not appear again."""
     driver = batches(of_iceberg, 2)
     pauses = iter([lambda: iceberg(of_iceberg).delete("number = 3")])
 

@@ -1,4 +1,4 @@
-"""Tables in an object store that fails: refusals, lost answers, a bucket that is not there."""
+"""Tables in an object store with failures: refusals, lost answers, a missing bucket."""
 
 from __future__ import annotations
 

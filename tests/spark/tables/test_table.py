@@ -1,4 +1,4 @@
-"""The options of a table: what is refused, and what reaches the tasks."""
+"""The options of a table: which ones are refused, and which ones the tasks get."""
 
 from __future__ import annotations
 
