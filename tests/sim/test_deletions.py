@@ -9,7 +9,7 @@ from tests.sim.deletion_world import DELETED, DeletionWorld
 from tests.sim.seed_search import assert_noticed, run_until
 
 SEEDS_TO_CATCH = 20
-FIRST_SEEDS = {"answered_before_noted": 3}
+FIRST_SEEDS = {"answered_before_noted": 3, "answered_before_followers": 2, "followers_keep_their_start": 2}
 """Where to begin with each fault. A noted start outlasts the end of a process, so only a loss of power shows whether it was synced."""
 
 

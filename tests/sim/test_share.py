@@ -13,14 +13,14 @@ from tests.sim.share_world import ShareWorld
 
 SEEDS_TO_CATCH = 60
 FIRST_SEEDS = {
-    "answer_before_write": 28,
+    "answer_before_write": 43,
     "answer_before_durable": 4,
     "release_early": 6,
     "forget_state_epoch": 41,
     "forget_expiry": 11,
     "forget_limit": 10,
     "share_twice": 5,
-    "forget_leader_epoch": 36,
+    "forget_leader_epoch": 59,
     "start_ahead_of_its_write": 25,
     "forget_owner": 32,
 }

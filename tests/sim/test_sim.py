@@ -17,12 +17,12 @@ SEEDS_TO_CATCH = 200
 FIRST_SEEDS = {
     "skip_guard": 6,
     "take_unknown_for_written": 3,
-    "forget_epoch_bump": 24,
+    "forget_epoch_bump": 35,
     "forget_bump_on_init": 43,
     "timeout_without_fencing": 11,
     "forget_timeouts": 4,
     "end_any_epoch": 6,
-    "complete_before_markers": 71,
+    "complete_before_markers": 104,
     "ignore_pending_offsets": 435,
 }
 """Where to begin with what needs a rare turn of events: it saves time, and nothing depends on it."""
