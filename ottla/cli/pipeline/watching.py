@@ -48,7 +48,9 @@ class ProgressWatch:
 
     def _line(self, state: PipelineState) -> str:
         age = f" ({state.lag_seconds:,.1f} s)" if state.lag else ""
-        return f"{state.group}: {state.state}, {state.batches:,} batches, {self._rate(state):,.0f} rows/s, lag {state.lag:,}{age}"
+        lag = f", lag {state.lag:,}{age}" if state.positions else ""  # unknown before the first commit
+        batches = "1 batch" if state.batches == 1 else f"{state.batches:,} batches"
+        return f"{state.group}: {state.state}, {batches}, {self._rate(state):,.0f} rows/s{lag}"
 
     def _rate(self, state: PipelineState) -> float:
         now = self._clock()

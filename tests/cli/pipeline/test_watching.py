@@ -71,8 +71,13 @@ def test_a_terminal_has_one_line_for_each_pipeline(state: PipelineState, monkeyp
     states = [state, PipelineState(group="other", state=RUNNING)]
     watch.show(states, False)
     watch.show(states, True)
-    block = "\r\x1b[Korders-etl: running, 7 batches, 0 rows/\n\r\x1b[Kother: running, 0 batches, 0 rows/s, la\n"
+    block = "\r\x1b[Korders-etl: running, 7 batches, 0 rows/\n\r\x1b[Kother: running, 0 batches, 0 rows/s\n"
     assert terminal.getvalue() == f"{block}\x1b[2A{block}"
+
+
+def test_before_its_first_commit_a_pipeline_has_no_lag(capsys: pytest.CaptureFixture[str]) -> None:
+    ProgressWatch(Clock()).show([PipelineState(group="new", state=RUNNING, batches=1)], True)
+    assert capsys.readouterr().err == "new: running, 1 batch, 0 rows/s\n"
 
 
 def test_a_terminal_without_escapes_has_plain_lines(state: PipelineState, monkeypatch: pytest.MonkeyPatch) -> None:
