@@ -449,6 +449,7 @@ class ShareStates(RuleBasedStateMachine):
     def commit(self) -> None:
         self.world.log.commit()
         assert all(len(results) == 1 for _, results in self.asked), "every command is answered once all is committed"
+        self.changed()  # a step of a scan may have begun, and have written records
 
     @rule(ms=st.sampled_from([100, 400, 700]))
     def wait(self, ms: int) -> None:
