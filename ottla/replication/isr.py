@@ -4,9 +4,9 @@ Only the controller changes the ISR. A leader proposes a change (AlterPartition)
 watermark waits for joining replicas and for leaving ones. The controller may have accepted the proposal or not, and the larger set is safe
 in both cases (KIP-497). An expansion and a shrink are never pending together.
 
-A replica may join only if it has reached the high watermark *and* the start of the current leader epoch (with its durable end, if
-acknowledgements wait for the disk). Its fetches must also have the broker epoch that the controller knows, because a broker that restarted
-with an empty disk has another one (I13, KIP-903).
+A replica may join only if its log has reached the high watermark *and* the start of the current leader epoch. If acknowledgements wait for
+the disk, its durable end must have reached both offsets. Its fetches must also have the broker epoch that the controller knows, because a
+broker that restarted with an empty disk has another one (I13, KIP-903).
 
 The states are immutable, and this module sends nothing. `progress.py` has the progress of each replica.
 """
@@ -71,8 +71,8 @@ class IsrState:
         return self._move(IsrPhase.PENDING_SHRINK, moving)
 
     def confirm(self) -> IsrState:
-        """Proposes the unchanged ISR. With the proposal the controller learns that the leader's log is open, and no longer keeps
-        replicas outside the ISR eligible."""
+        """Proposes the unchanged ISR. The proposal shows the controller that enough replicas are in sync and that the leader's log is open.
+        Until then, the controller keeps its list of eligible replicas: replicas outside the ISR that it could elect (KIP-966)."""
         return self._move(IsrPhase.PENDING_PROOF, ())
 
     def _move(self, phase: IsrPhase, moving: tuple[int, ...]) -> IsrState:
@@ -102,7 +102,7 @@ def may_join(follower: FollowerProgress, *, high_watermark: int, epoch_start_off
 def lagging(
     members: Iterable[int], followers: dict[int, FollowerProgress], leader_end_offset: int, *, now_ms: int, lag_max_ms: int
 ) -> tuple[int, ...]:
-    """Returns the members that are not at the leader's end and have not caught up for longer than `replica.lag.time.max.ms`."""
+    """Returns the members that lag: their log end is not the leader's, and they last caught up more than `replica.lag.time.max.ms` ago."""
     out = []
     for member in members:
         follower = followers.get(member)

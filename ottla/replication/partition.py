@@ -4,11 +4,11 @@
 (`follower_log.py`) while it follows; each leader epoch has a new object. An offline replica has neither. Consumers read up to the high
 watermark, with read_committed up to the last stable offset; followers read to the log end.
 
-Invariants: leader epochs never decrease (I15), and a leader is in its ISR (I9). A request of another broker that would break one is refused
-with `ApiError` and changes nothing, as is a request with another leader epoch (I18).
+Invariants: leader epochs never decrease (I15), and a leader is in its ISR (I9). A request of another broker raises `ApiError` and changes
+nothing if it would break an invariant, or if it has another leader epoch (I18).
 
-Waiters for an offset are called at the latest when this replica's term as leader ends. Watchers are called at every change, in every role
-(`base/loop/notifier.py`).
+Waiters for an offset are called when the offset is reached, or when this replica's term as leader ends before that. Watchers are called at
+every change, in every role (`base/loop/notifier.py`).
 """
 
 from __future__ import annotations
@@ -149,10 +149,11 @@ class Partition:
         """Starts a term of leadership, or adopts a new ISR or replica set within the same epoch. `now_ms` is monotonic. While there are
         `eligible` replicas the high watermark does not move (KIP-966).
 
-        A repeated or outdated request of this epoch changes nothing; a pending proposal stays pending. If the partition epoch is unchanged,
-        only the replica set is adopted: the answer to this leader's proposal may already have raised the partition epoch, but has no
-        replica set. Raises `ApiError` FENCED_LEADER_EPOCH for an older epoch, and for the current epoch if this replica no longer leads in
-        it: its session ended, or its log was opened again and may be shorter. Raises INVALID_REQUEST for an ISR without this broker.
+        A repeated or outdated request of this epoch changes nothing; a pending proposal stays pending. A request with the present partition
+        epoch may have a new replica set, and then changes only this set. Such a request is possible because the answer to the leader's own
+        proposal may have raised the partition epoch, and that answer has no replica set. Raises `ApiError` FENCED_LEADER_EPOCH for an older
+        epoch. Also raises it for the current epoch if this replica has already stopped leading in this epoch: the broker's session ended,
+        or the log was opened again and may be shorter. Raises INVALID_REQUEST for an ISR without this broker.
         """
         state, leader = self.state, self.leader
         self._require_epoch(leader_epoch)
@@ -203,9 +204,8 @@ class Partition:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.topic_partition}: leader epoch {leader_epoch} after {known} (I15)")
 
     def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, *, may_revive: bool = False) -> None:
-        """Takes the replica offline until its log is opened again. The default `code` means a failed directory, another code a replica that
-        was stopped or removed. With `may_revive` the log is intact, and `revive` can bring the replica online.
-        """
+        """Takes the replica offline until its log is opened again. `code` is the reason: the default for a failed directory, another code
+        for a replica that was stopped or removed. With `may_revive` the log is intact, and `revive` can bring the replica online."""
         state = self.state
         if state.offline_reason:
             state.may_revive = state.may_revive and may_revive
@@ -239,8 +239,8 @@ class Partition:
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def read_failed(self, error: StorageError) -> ApiError:
-        """Handles a failed read; returns the error for clients. If segments are checked (`on_doubt`), damaged bytes do not take the replica
-        offline."""
+        """Handles a failed read; returns the error for clients. If `on_doubt` is set, damaged bytes do not take the replica offline;
+        `on_doubt` has the segment checked instead."""
         if not isinstance(error, DamagedLogError) or self.on_doubt is None:
             return self.fail(error)
         self.on_doubt(self, error.path)
@@ -276,7 +276,7 @@ class Partition:
             raise self.state.refusal()
 
     def bounds(self) -> PartitionRead:
-        """Returns the current bounds, without records."""
+        """Returns the current high watermark, last stable offset and log start, without records."""
         return reads.nothing_but(self.state, None)
 
     def _require_term(self, current_leader_epoch: int) -> None:
@@ -298,7 +298,7 @@ class Partition:
             self.state.notify()
 
     def on_log_start_noted(self, offset: int) -> None:
-        """Records that the checkpoints on disk have this log start."""
+        """Notes that the checkpoint files on disk contain this log start."""
         if self.state.note_log_start(offset):
             self._report()
             self.state.notify()
@@ -422,7 +422,7 @@ class Partition:
 
 
 class _Offline:
-    """The `state.StateOwner` of offline replicas."""
+    """Takes the place of `Partition` as the owner of an offline replica's state (`state.StateOwner`)."""
 
     def request_flush(self) -> None:
         """Does nothing: an offline replica has nothing to flush."""

@@ -1,16 +1,17 @@
-"""The generations of a log directory: random ids in a file of the directory. A starting broker appends an id before it registers, unless no
-controller has noted the last id yet. Beside each id the file has the number of its renewals.
+"""The generations of a log directory: random ids in a file of the directory. A starting broker appends a new id before it registers, if a
+controller has noted the last id or there is none. Otherwise the broker registers with the last id again. Beside each id the file has the
+number of its renewals.
 
 The controller notes the newest id in the metadata store when the broker has registered. An older copy of the directory lacks the noted id,
 so the controller recognizes a disk that was set back to an earlier state (`controller/membership.py`). A copy that was made during the
 present run has the id. So a running broker renews its generation at an interval: it raises the number first in the file and then in the
-metadata store (`server/directories/generation_renewals.py`). A copy that has a lower number than the store is too old. `compare` then
-forgets all ids, and the controller does not accept the directory, because it lacks the noted id. Invariant: the number in the file is never
-lower than the number in the store, whenever the broker was killed. If the file lacks the id in the store, `compare` changes nothing, and
-the controller refuses the directory.
+metadata store (`server/directories/generation_renewals.py`). If the file has the id of the store with a lower number, the directory is an
+older copy. `compare` then replaces all ids by a new id, so that the directory lacks the noted id and the controller refuses it. Invariant:
+the number in the file is never lower than the number in the store, whenever the broker was killed. If the file lacks the id of the store
+from the beginning, `compare` changes nothing: the controller refuses this directory anyway.
 
-If a run ends before it has stored that a controller noted its id, the next run registers with the same id. A copy that was made in the
-ended run is then not recognized.
+One gap remains. A broker may be killed after the controller has noted its id, but before the broker has stored this in the file. The next
+run then registers with the same id, and an older copy from the ended run is not recognized.
 """
 
 from __future__ import annotations
@@ -71,9 +72,8 @@ def renew(disk: Disk, directory: str) -> Renewal | None:
 
 
 def compare(disk: Disk, directory: str, random: Random, stored: Renewal) -> tuple[str, ...]:
-    """Returns the ids of the directory. If it is a copy from before the renewal that the metadata store has, forgets all ids and begins
-    another one. Raises `StorageError`.
-    """
+    """Returns the ids of the directory. If the directory has the generation of `stored` with a lower number, it is an older copy: replaces
+    all its ids by a new id. Raises `StorageError`."""
     found = _read(disk, directory)
     if any(own.generation == stored.generation and own.number < stored.number for own in found.generations):
         found = _Stored((_new(random),), is_noted=False)

@@ -1,9 +1,10 @@
 """Bounds how many segments of all logs keep their file open.
 
-At most `sealed_max` sealed segments (at least one) are open, because each also has its indexes in memory. The sealed segment that was
-opened first is closed first. If no other sealed segment is open, the clock algorithm (second chance) selects an active segment, preferably
-one without recent writes. A file that is not synced yet may be closed too: the group commit opens it again by its name. A reader's slice
-keeps its file open. When more than `files_max` files are open in all, `is_crowded` is set and readers get copies.
+A segment is sealed when its log has a newer one; the last segment of a log is active. At most `sealed_max` sealed segments are open,
+because each also has its indexes in memory; one may always be open. The sealed segment that was opened first is closed first. If no other
+sealed segment is open, the clock algorithm (second chance) selects an active segment, preferably one without recent writes. A file that is
+not synced yet may be closed too: the group commit opens it again by its name. A reader's slice keeps its file open. When more than
+`files_max` files are open in all, `is_crowded` is set. Readers then get copies of the bytes instead of slices of files.
 
 The last small batch that readers waited for is kept in memory, because all of them read it next.
 
@@ -39,7 +40,8 @@ class OpenSegment(Protocol):
 
 
 class OpenFiles:
-    """The limits on open files, and the segments that have their file open or, if sealed, their indexes in memory."""
+    """The limits on open files, and the segments that count: active segments with an open file, and sealed segments with an open file or
+    with indexes in memory."""
 
     __slots__ = ("active", "alive", "files_max", "is_crowded", "latest", "on_short", "sealed_max", "segments")
 
