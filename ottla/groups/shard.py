@@ -27,7 +27,7 @@ from ottla.machine.memory import NO_OWNER, CoordinatorMemory
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 def run_at_once(steps: Iterator[object]) -> None:
-    """Default of `later`: runs all steps immediately."""
+    """Runs all steps immediately: the default of `GroupShard.later`, which runs long work."""
     for _ in steps:
         pass
 
@@ -55,7 +55,8 @@ class Session:
         return before != connection
 
     def forget_connection(self) -> None:
-        """Makes the next answer contain the assignment, because the answer to the last heartbeat became a refusal."""
+        """Makes the answer to the next heartbeat contain the assignment. Called if the log refused the records of the last heartbeat: the
+        member then got an error instead of the assignment."""
         self.connection = ""
 
 
@@ -142,7 +143,7 @@ class GroupShard:
 
     def setting_of(self, group_id: str, name: str) -> Any:
         """Returns a setting that a group may override, such as `share.session.timeout.ms`; by default the broker's `group.*` setting. Most
-        are numbers, the keys of tags are words."""
+        settings are numbers; `streams.rack.aware.assignment.tags` is a sequence of strings."""
         own = self.own_settings(group_id)
         return own[name] if name in own else getattr(self.settings, name.replace(".", "_"))
 
@@ -194,7 +195,8 @@ class GroupShard:
             group.owner = owner
 
     def claiming(self, group_id: str, owner: str, reply: Reply) -> Reply:
-        """Returns a reply for a request that may create a group. The reply makes `owner` the group's owner, if it has none, and answers."""
+        """Returns the reply function for a request that may create a group. This function first makes `owner` the group's owner, if the
+        group has no owner yet, and then calls `reply`."""
         if owner == NO_OWNER or self.owner_of(group_id) != NO_OWNER:
             return reply
 
@@ -205,7 +207,7 @@ class GroupShard:
         return claimed
 
     def owner_of(self, group_id: str, owner: str = NO_OWNER) -> str:
-        """Returns the owner of a group; `owner` if it has none."""
+        """Returns the owner of a group, or the given `owner` if the group does not exist or has no owner."""
         group = self.groups.get(group_id)
         return group.owner or owner if group is not None else owner
 

@@ -1,8 +1,8 @@
 """Raises the start of `__share_group_state`, only after the snapshots that replace the removed records are synced.
 
-Records before the oldest needed snapshot are redundant only while that snapshot exists, and a crash can remove the unsynced end of a log.
-Pruning therefore has two rounds. The first records the offset and the end of the log, and requests a sync. The next raises the log start to
-that offset, if the log is synced up to the recorded end.
+Records before the oldest needed snapshot are redundant only while that snapshot exists. A crash can remove the unsynced end of a log, and
+the snapshot with it. Pruning therefore has two rounds. The first round notes the offset and the end of the log, and requests a sync. The
+next round raises the log start to the noted offset, if the log is synced up to the noted end.
 """
 
 from __future__ import annotations

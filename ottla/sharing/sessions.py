@@ -2,21 +2,22 @@
 
 A session belongs to a group and a member. Epoch 0 opens a session, each later request has the next epoch, and epoch -1 ends the session. A
 session also ends with the connection that opened it. When a session ends, records that its member has acquired and not acknowledged are
-released: they become available again, or are archived if they may not be delivered again. The group's share partitions are closed with its
-last session on this broker, when no dead letters are to be copied. Both are done in steps, because each partition with records of the
-member needs a write. Until all records are released the member cannot open another session, because the release would include the new
-session's records. If epoch 0 replaces a session that has not ended, the member's records stay acquired.
+released: they become available again, or are archived if they may not be delivered again. When the group's last session on this broker has
+ended, its share partitions are closed as soon as no dead letters are to be copied (`dead_letters.py`). Records are released and partitions
+are closed in steps, because each partition with records of the member needs a write. After the end of a session the member cannot open
+another session until all records are released, because the release would include the new session's records. If epoch 0 replaces a session
+that has not ended, nothing is released: the member's records stay acquired.
 
 A member may continue its session on another connection, as in Kafka, but only as the same principal (`belongs_to_other`).
 
-The number of sessions is limited by `group.share.max.share.sessions`. At this limit a new session evicts one (`base/loop/fair_slots.py`): a
-session of the address with the most sessions, if it has at least two more than the client's address. Otherwise a session of the connection
-with the most sessions at the client's address, if it has at least two more than the client's connection. Otherwise the new session is
-refused.
+The number of sessions is limited by `group.share.max.share.sessions`. At this limit a new session evicts another session
+(`base/loop/fair_slots.py`). The evicted session is of the address with the most sessions, if that address has at least two sessions more
+than the client's address. Otherwise it is of the client's address and of the connection with the most sessions there, if that connection
+has at least two sessions more than the client's connection. Otherwise the new session is refused.
 
 The number of partitions is limited for one session and for all sessions; the second limit also depends on `ottla.memory.max.bytes`. At the
-second limit, the address with the most partitions loses sessions. If the client's own address has nearly as many, the client's
-session ends.
+second limit, the address with the most partitions loses sessions. Exception: the client's own session ends if the client's address has at
+least as many partitions, counting the session's partitions twice.
 
 The handlers `share_fetch.py` and `share_acknowledge.py` use the sessions.
 """
@@ -57,9 +58,9 @@ class ClosingConnection(Origin, Protocol):
 
 
 class ShareSession:
-    """The partitions that one member reads, in the order of its request. `epoch` is expected in the member's next request. `checks` maps
-    each new partition to the pending check of its stored state, or to None if no check was sent yet.
-    """
+    """The partitions that one member reads, in the order of its request. `epoch` is expected in the member's next request. `checks` has
+    each partition that the member added and has not read yet. Its value is the pending check of the stored state (`StoredStateCheck`), or
+    None if no check was sent yet."""
 
     __slots__ = ("checks", "connection", "epoch", "group_id", "member_id", "principal", "wanted")
 
@@ -82,9 +83,9 @@ class ShareSession:
             self.checks[topic_partition] = None
 
     def check(self, topic_partition: TopicIdPartition, share: SharePartition, is_new: bool) -> StoredStateCheck | None:
-        """Returns the check that must succeed before records of this share partition are delivered; None if no check is needed. A share
-        partition that was open before the member subscribed (not `is_new`) needs a check: the group's offsets may have been altered since.
-        """
+        """Returns the check that must succeed before records of this share partition are delivered; None if no check is needed. The first
+        read of a partition that the member has added needs a check, because the group's offsets may have been altered since the share
+        partition was opened. No check is needed if the share partition was opened just now (`is_new`)."""
         if topic_partition not in self.checks:
             return None
         check = self.checks[topic_partition]
@@ -110,7 +111,8 @@ class ShareSessions:
     def __init__(
         self, shares: SharePartitions, sessions_max: int, partitions_max: int = PARTITIONS_MAX, turns: Turns | None = None
     ) -> None:
-        """`partitions_max` is the number of partitions that fit into memory. Without `turns`, sessions end immediately."""
+        """`partitions_max` is the number of partitions that fit into memory. `turns` spreads the end of a session over iterations of the
+        event loop; without `turns`, sessions end immediately."""
         self._shares = shares
         self._sessions_max = sessions_max
         self.partitions_max = min(PARTITIONS_MAX, partitions_max)
@@ -171,8 +173,8 @@ class ShareSessions:
         return False
 
     def step(self, group_id: str, member_id: str, epoch: int) -> tuple[ShareSession | None, ErrorCode]:
-        """Returns the session of a request with this epoch, and advances its epoch; or None and an error code. With the final epoch the
-        caller ends the session."""
+        """Returns the session of a request with this epoch, and advances the session's epoch. Returns None and an error code if there is no
+        such session. If `epoch` is the final epoch, the caller of `step` must end the session."""
         session = self.find(group_id, member_id)
         if session is None:
             return None, ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -232,7 +234,7 @@ class ShareSessions:
 
 
 def ignore(code: ErrorCode) -> None:
-    """Does nothing: the change has no waiting caller."""
+    """Ignores the result of a release, because no request waits for the result."""
 
 
 def is_member_id(text: str | None) -> bool:

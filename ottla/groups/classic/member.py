@@ -11,7 +11,7 @@ from ottla.wire.messages.group_records import MemberMetadata
 
 
 class ClassicMember:
-    """A member by its own id. `join_reply` and `sync_reply` are set while that request of the member waits."""
+    """A member of a classic group. `join_reply` is set while a JoinGroup of the member waits, `sync_reply` while a SyncGroup waits."""
 
     __slots__ = (
         "asks_metadata_late",
@@ -64,7 +64,8 @@ class ClassicMember:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a JoinGroup or SyncGroup of the member is not answered yet. Such a member is treated as alive, unless it is new."""
+        """Whether a JoinGroup or SyncGroup of the member is not answered yet. Such a member is treated as alive without heartbeats.
+        Exception: a new member (`is_new`), whose first JoinGroup is not answered yet."""
         return self.join_reply is not None or self.sync_reply is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:

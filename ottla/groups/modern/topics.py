@@ -34,8 +34,7 @@ def refresh_of(shard: GroupShard, group_id: str) -> Refresh:
 
 def must_look_up(shard: GroupShard, refresh: Refresh, now_ms: int) -> bool:
     """Whether topics may have changed since the last look-up: the broker has reported a change, or `LOOK_AGAIN_MS` have passed. If so,
-    records the time; the caller sets `topics_version`.
-    """
+    records the time; the caller must look the topics up and set `refresh.topics_version`."""
     if refresh.topics_version == shard.topics_version and now_ms - refresh.looked_at_ms < LOOK_AGAIN_MS:
         return False
     refresh.looked_at_ms = now_ms
