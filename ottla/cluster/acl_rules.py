@@ -122,7 +122,8 @@ class AclRules:
             self._work.start(self._serve())
 
     def bindings(self, wanted: AclFilter) -> Generator[None, None, list[Binding]]:
-        """Returns the rules in force that match the filter, ordered by pattern; yields between steps."""
+        """Finds the rules in force that match the filter, in steps: yields None after each step, and at the end returns the rules, ordered
+        by pattern."""
         return self._table.bindings(wanted)
 
     def _take_all(self, nodes: Mapping[str, StoreNode]) -> None:

@@ -37,8 +37,8 @@ def config_watch(
     removal_of: Callable[[str], list[Operation]],
     damage: DamageNotes,
 ) -> ChangeWatch[SettingSubject]:
-    """Returns a watch that calls `on_settings` with changed settings, or with all settings in a complete message. `removal_of(path)`
-    returns the controller's write that removes a node; empty on other brokers."""
+    """Returns a watch that calls `on_settings` with the changed settings, or, if `is_complete` is set in its argument, with all settings.
+    On the controller, `removal_of(path)` returns the write that removes a node; on other brokers it returns an empty list."""
 
     def send(settings: Sequence[SettingPut], *, is_complete: bool) -> None:
         on_settings(UpdateConfigs(controller_id=-1, controller_epoch=-1, broker_epoch=-1, changes=settings, is_complete=is_complete))

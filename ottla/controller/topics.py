@@ -1,7 +1,7 @@
 """Decides creations and deletions of topics, and new partitions: checks the requests and writes the nodes.
 
 A topic is created in one multi with its assignment, its configuration and every partition's first state. So after a crash it exists whole
-or not at all. A topic that is too large for one multi is completed after a crash.
+or not at all. Only a topic that is too large for one multi is written in several; after a crash the next controller completes this topic.
 
 A deletion has two steps, because replicas are removed before the name is free. First a node under `/admin/delete_topics` makes the topic
 invisible. The topic's own nodes are removed when the brokers have answered StopReplica; brokers that do not answer are not waited for
@@ -53,7 +53,7 @@ class _Batch:
     """The topics and partitions that one request creates, so that a later item is checked against earlier ones."""
 
     def __init__(self, partition_count: int = 0, room: SettingsRoom | None = None) -> None:
-        """`room` is None if the request creates no topics."""
+        """`room` limits the memory of the topics' settings. It is None if the request creates no topics."""
         self.units: list[Unit] = []
         self.results: list[TopicResult] = []
         self.names: dict[str, None] = {}
@@ -88,8 +88,9 @@ def decide_create_topics(
     state: ClusterState, config: BrokerConfig, random: Random, requests: Sequence[NewTopic], *, validate_only: bool,
     partitions_before: int = 0, names_before: Iterable[str] = (),
 ) -> Plan:  # fmt: skip
-    """Decides creations. `partitions_before` is the number of partitions in earlier groups of the same request. With `validate_only`,
-    `names_before` has the valid names of earlier groups, because these are not in `state`."""
+    """Decides creations. A large request is decided in several groups of topics (`in_groups`). `partitions_before` is the number of
+    partitions in the earlier groups of the request. `names_before` has the valid names in the earlier groups if `validate_only` is set,
+    because their topics are then not in `state`."""
     batch = _Batch(partitions_before, SettingsRoom(state, config))
     for name in names_before:
         batch.add_name(name)
@@ -137,19 +138,21 @@ def _create(state: ClusterState, config: BrokerConfig, random: Random, request: 
 
 
 def check_mirror_settings(topic: str, configs: Mapping[str, str]) -> None:
-    """Raises `ApiError` INVALID_CONFIG for an internal topic that would be a mirror: its coordinator could not write."""
+    """Raises `ApiError` INVALID_CONFIG if the settings make an internal topic a mirror (a copy of a topic of another cluster). Only `ottla
+    mirror` may write to a mirror, so the topic's coordinator could not."""
     if topic in INTERNAL_TOPICS and configs.get(MIRROR_SOURCE):
         raise ApiError(ErrorCode.INVALID_CONFIG, f"The internal topic '{topic}' cannot be a mirror.")
 
 
 def least_epoch(configs: Mapping[str, str]) -> int:
-    """Returns the smallest leader epoch that the settings of a topic allow."""
+    """Returns the smallest leader epoch that the settings of a topic allow (`ottla.leader.epoch.min`, which `ottla mirror` sets)."""
     return TOPIC_SETTINGS[LEADER_EPOCH_MIN].parse(configs.get(LEADER_EPOCH_MIN, "0"))  # type: ignore[no-any-return]
 
 
 def new_partition(state: ClusterState, index: int, replicas: Sequence[int], configs: Mapping[str, str]) -> PartitionMetadata:
-    """Returns a partition's first state; `configs` are its topic's settings. All replicas on live brokers that are not about to stop are in
-    sync, because all are empty; the first of them leads. If there is none, all replicas are in sync and none leads."""
+    """Returns a partition's first state; `configs` are its topic's settings. The logs of all replicas are empty, so each replica is in sync
+    if its broker is live and not about to stop. The first of these replicas leads. If there is none, all replicas are in sync and none
+    leads."""
     live = tuple(replica for replica in replicas if replica in state.brokers and replica not in state.leaving)
     return PartitionMetadata(
         index=index,
@@ -163,8 +166,9 @@ def new_partition(state: ClusterState, index: int, replicas: Sequence[int], conf
 
 
 def _topic_units(of_topic: Sequence[Operation], of_partitions: Sequence[Operation], changes: Sequence[Change]) -> list[Unit]:
-    """Returns one unit if everything fits. Otherwise the first unit has the topic and the others its partitions; the last one makes the
-    topic visible. After a failure in between, the next controller creates the missing states (`decide_missing_states`)."""
+    """Returns the writes of a new topic in units. Each unit is one multi, so its size is limited. If everything fits into one multi, there
+    is one unit. Otherwise the first unit has the topic, and the other units have its partitions; the last unit makes the topic visible.
+    After a failure in between, the next controller creates the missing states (`decide_missing_states`)."""
     if sum(map(operation_bytes, [*of_topic, *of_partitions])) <= UNIT_BYTES_MAX:
         return [Unit([*of_topic, *of_partitions], changes)]
     units = [Unit(of_topic), *in_units(of_partitions, pieces_of=NODES_PER_PARTITION)]
