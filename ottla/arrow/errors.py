@@ -10,9 +10,8 @@ class DamagedBatchError(OttlaError):
 
 
 class RowsError(OttlaError):
-    """Rows cannot be written as records: a column of an unsupported type, a null topic, a partition that does not exist, a record that is
-    too large.
-    """
+    """Rows cannot be written as records: a column of an unsupported type, a null topic, a partition that does not exist, or a record that
+    is too large (`RecordTooLargeError`)."""
 
 
 class RecordTooLargeError(RowsError):

@@ -48,11 +48,11 @@ class Registry:
         return decoder(data[start:])
 
     def schema(self, number: int) -> Format:
-        """Returns the schema with this id. Requests it only once."""
+        """Returns the schema with this id, parsed. Requests the schema only once."""
         return self.schema_text(number).format()
 
     def schema_text(self, number: int) -> Schema:
-        """Returns the schema with this id as text (`Schema`). Requests it only once."""
+        """Returns the schema with this id, not parsed. Requests the schema only once."""
         found = self._schemas.get(number)
         if found is None:
             where = f"{self._url}/schemas/ids/{number}"
@@ -60,7 +60,7 @@ class Registry:
         return found
 
     def has_requested(self, number: int) -> bool:
-        """Returns whether `schema` returns the schema with this id without a request."""
+        """Returns whether the schema with this id was already requested."""
         return number in self._schemas
 
     def latest(self, subject: str) -> tuple[int, Schema]:
@@ -132,7 +132,8 @@ def request_json(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]
 
 
 def _reason(body: bytes, otherwise: str) -> str:
-    """Returns the message in the registry's error, else `otherwise`, the reason of the HTTP status."""
+    """Returns the message in the registry's error. If the error has no message, returns `otherwise`, which is the reason of the HTTP
+    status."""
     try:
         return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):

@@ -1,8 +1,9 @@
 """A digest of a transaction's output, computed either from the batches before they are sent or from the log afterwards.
 
-For each partition it has the number of rows, and the CRC-32C of all batches without the header fields before the record count. Stamping and
-appending change only fields before the record count: base offset, leader epoch, checksum, timestamps, producer id, epoch and sequence. If a
-topic's `compression.type` is not `producer`, the log has other bytes than were sent, and only the rows can be compared.
+For each partition it has the number of rows, and the CRC-32C of all batches without the header fields before the record count. Only those
+fields change after the batch was built: the producer sets producer id, epoch and sequence, and the broker sets base offset, leader epoch
+and timestamps, with a new checksum. If a topic's `compression.type` is not `producer`, the log has other bytes than were sent, and only the
+rows can be compared.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _multiply(a: int, b: int) -> int:
 
 
 def _squares() -> tuple[int, ...]:
-    """Returns x to the power of 1, 2, 4, 8 and so on."""
+    """Returns the powers of the polynomial x with the exponents 1, 2, 4, 8 and so on, modulo the polynomial of the CRC."""
     found = [_ONE >> 1]
     while len(found) < _POWERS_MAX:
         found.append(_multiply(found[-1], found[-1]))

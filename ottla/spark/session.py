@@ -163,7 +163,8 @@ def check_worker_python(python: str) -> None:
 
 
 def build_session(name: str = "ottla", *, master: str | None = None, config: Mapping[str, str] | None = None, is_quiet: bool = True) -> Any:
-    """Returns the active Spark session, or a new one (`pyspark.sql.SparkSession`); with SPARK_REMOTE one on that Spark Connect server.
+    """Returns the active Spark session (`pyspark.sql.SparkSession`), or a new session. If SPARK_REMOTE names a Spark Connect server, the
+    new session is on this server.
 
     `master` defaults to Spark's configuration, else all cores of this machine. With `is_quiet` Java logs only errors and gives no warning
     of an incubator module (`java_output.py`), and pyspark does not log Java's trace of an error that it raises (`CONTEXT_LOGGERS`).
@@ -229,8 +230,8 @@ def _connect(name: str, settings: Mapping[str, str]) -> Any:
 
 
 def may_use_unix_sockets(settings: Mapping[str, str]) -> bool:
-    """Whether to set `UNIX_SOCKETS`: not if the user has set it, and not if Java's temporary directory was changed, because its path may be
-    too long."""
+    """Whether to set `UNIX_SOCKETS`. A value of the user is kept. Nothing is set if Java's temporary directory was changed, because the
+    paths of sockets in the new directory may be too long."""
     is_moved = "java.io.tmpdir" in " ".join([
         *(value for name, value in settings.items() if name.endswith("JavaOptions")),
         *(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "PYSPARK_SUBMIT_ARGS")),
@@ -266,11 +267,12 @@ def _silence(settings: dict[str, str], folder: Path) -> None:
 
 @contextmanager
 def quick_checkpoints(session: Any) -> Iterator[None]:
-    """Gives a query that is started in the block Hadoop's plain local file system, if its session has `LOCAL_CHECKPOINTS`. Spark copies the
-    session's settings when a query starts, so other queries and files are not affected.
+    """Lets queries that are started within the block use Hadoop's local file system without checksums, if their session has
+    `LOCAL_CHECKPOINTS`. Spark copies the session's settings when a query starts, so other queries and files are not affected.
 
-    Spark writes two small files for each batch. Hadoop's usual file system for local paths adds a file with a checksum to each, and starts
-    `chmod` for all four. Its file system without checksums starts it twice. Spark's RocksDB state store needs the usual file system.
+    Spark writes two small files for each batch. Hadoop's usual file system for local paths adds a file with a checksum to each of them, and
+    starts the program `chmod` four times. Hadoop's file system without checksums starts `chmod` twice. Spark's RocksDB state store needs
+    the usual file system.
     """
     from ottla.spark.spark_versions import LOCAL_CHECKPOINTS
 

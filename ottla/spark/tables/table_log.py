@@ -1,4 +1,5 @@
-"""The interface of the two table formats: what a pipeline and its proof need of a table's log."""
+"""The interface of the two table formats, Delta and Iceberg: what a pipeline needs of a table's log, and what the proof that it wrote
+exactly once (`tables/verify.py`) needs."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from ottla.spark.tables.table import Table
 
 
 class LoggedCommit(NamedTuple):
-    """A commit in a table's log that adds or removes rows. `version` is its number in the log. `commit` is the pipeline's position in it,
-    None for another writer. `added` and `removed` are numbers of rows; both are 0 for compaction.
-    """
+    """A commit in a table's log that adds or removes rows. `version` is its number in the log. `commit` is what the pipeline stored in it
+    (group, sequence, offsets); None if another writer made the commit. `added` and `removed` are numbers of rows; both are 0 for
+    compaction."""
 
     version: int
     timestamp_ms: int
@@ -57,7 +58,8 @@ class TableLog(Protocol):
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The partition columns of the table. `Table` may name others if another program has created the table."""
+        """The partition columns of the table as it is stored. The option `Table.partition_by` may differ from them if another program has
+        created the table."""
 
     def find(self) -> bool:
         """Reads the newest state of the table; returns False if there is no table. Raises `PipelineError` if it cannot be read."""
@@ -66,14 +68,13 @@ class TableLog(Protocol):
         """Reads the newest state of the table; returns its columns. Raises `MissingTableError` if there is no table."""
 
     def position(self, group: str, partitions: Iterable[TopicPartition]) -> Position:
-        """Returns the position of the group's pipeline. If its last commit has expired from the log, only the offsets of `partitions` are
-        found, or none."""
+        """Returns the position of the group's pipeline. If the pipeline's last commit has expired from the log, the position has only the
+        offsets of `partitions` that the format keeps outside of the commits (Delta does), or no offsets."""
 
     def commit(self, commit: TableCommit, files: Sequence[DataFile], before: Position) -> None:
         """Adds files and position to the table in one commit, if the table has not changed since it was read; `before` is the position that
-        was read. Raises `RacedError` if another writer committed first, `PipelineError` for other failures. After the latter the outcome
-        may be unknown: the position in the log shows it.
-        """
+        was read. Raises `RacedError` if another writer committed first, `PipelineError` for other failures. After a `PipelineError` the
+        outcome may be unknown: the position in the log shows it."""
 
     def history(self) -> TableHistory:
         """Returns the commits that are in the log, of all writers."""
@@ -86,7 +87,8 @@ class TableLog(Protocol):
 
 
 def file_plan(log: TableLog, columns: Any, directory: str) -> FilePlan:
-    """Returns how rows with the table's columns are written below a directory of the table's data."""
+    """Returns the plan for writing rows with the table's columns: where below a directory of the table's data, in files of which size and
+    compression."""
     table = log.table
     place = f"{log.data_directory}/{directory}".lstrip("/")
     return FilePlan(columns, log.partition_by, place, table.file_bytes, table.compression, log.has_partition_columns)
