@@ -54,8 +54,9 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def metrics_address(cluster: Cluster, broker_id: int | None = None) -> str:
-    """Asks a broker (None: the broker with the lowest id) for the address of its metrics. Raises `MetricsRefused` if the broker exports
-    none, or chose a free port at its start, and `ApiError` if it does not show its settings."""
+    """Asks a broker (None: the broker with the lowest id) for the address of its metrics. Raises `MetricsRefused` if the broker exports no
+    metrics, or if its setting has port 0: the broker then chose a free port, which only its log contains. Raises `ApiError` if the broker
+    refuses to show its settings."""
     from ottla.client.core import admin
 
     cluster.refresh([])

@@ -23,7 +23,7 @@ Description = Any
 
 
 class Kind(NamedTuple):
-    """A kind of group. The functions with a `Cluster` raise `ApiError`."""
+    """A kind of group. Its functions that take a `Cluster` as an argument raise `ApiError`."""
 
     noun: str
     states: Sequence[str]
@@ -141,9 +141,8 @@ WORDS = {"share": "share-group", "streams": "streams-group"}
 
 
 def wrong_kind(cluster: Cluster, name: str, wanted: str = "") -> ApiError:
-    """Returns the error for a name that is not a group of the wanted type (empty: a consumer group). The message names the command for its
-    actual type, or the most similar group name.
-    """
+    """Returns the error for a name that is not a group of the type `wanted`. An empty `wanted` means the groups of `ottla group`. The
+    message names the command for the group's actual type. If there is no such group, the message contains the most similar group name."""
     types = {group.group_id: group.type.lower() for group in group_admin.list_groups(cluster)}
     found = types.get(name)
     if found is not None and WORDS.get(found) != WORDS.get(wanted):
@@ -156,7 +155,7 @@ def wrong_kind(cluster: Cluster, name: str, wanted: str = "") -> ApiError:
 
 
 def listed_groups(cluster: Cluster, kind: Kind, states: Sequence[str], types: Sequence[str] = ()) -> list[ListedGroup]:
-    """Returns the groups of a kind, sorted by name. Sends states in Kafka's spelling, because brokers compare upper and lower case."""
+    """Returns the groups of a kind, sorted by name. Sends states in Kafka's spelling, because brokers distinguish upper and lower case."""
     named = [state for state in kind.states if state.lower() in {word.lower() for word in states}]
     return group_admin.list_groups(cluster, states=named, types=types if len(kind.types) > 1 else kind.types)
 

@@ -1,8 +1,8 @@
 """Finds Kafka's tools by their names: `ottla kafka-topics --list`, `ottla kafka-topics.sh --list`, `ottla kafka-run-class CLASS ...`. Most
-command lines of tools are translated to a command of Ottla: `kafka-log-dirs --describe` runs `ottla logdirs`. Printers for the rows of this
-command print Kafka's text (`render/kafka.py`). Tools whose options and output differ too much are implemented in this package instead.
-Standard output has the text of Kafka's tools; hints in Ottla's own words are written to stderr. Two differences are on purpose: the exit
-codes are Ottla's (2 for wrong usage, 1 for a refusal even if Kafka returns 0), and there are no Java stack traces.
+command lines of tools are translated to a command of Ottla: `kafka-log-dirs --describe` runs `ottla logdirs`. The rows of Ottla's command
+are then printed as Kafka's text (`render/kafka.py`). Tools whose options and output differ too much are implemented in this package
+instead. Standard output has the text of Kafka's tools; hints in Ottla's own words are written to stderr. Two differences are on purpose:
+the exit codes are Ottla's (2 for wrong usage, 1 for a refusal even if Kafka returns 0), and there are no Java stack traces.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ def refuse_options(args: Args, action: str, names: Sequence[str]) -> None:
 
 
 def action_of(args: Args, actions: Sequence[str]) -> str:
-    """Returns the chosen action, as the attribute of its option. Raises UsageError unless exactly one is chosen."""
+    """Returns the chosen action by its attribute in `args`, such as `describe` for `--describe`. Raises UsageError unless exactly one is
+    chosen."""
     chosen = [action for action in actions if getattr(args, action)]
     if len(chosen) != 1:
         words = ["--" + action.replace("_", "-") for action in actions]

@@ -1,8 +1,8 @@
 """`ottla txn`: transactions, the producers of partitions, and why the `read_committed` readers of a topic wait.
 
 Readers stop at the last stable offset, the first offset of the oldest open transaction of the partition. `why` shows each open transaction
-and how to end it; only Ottla's broker returns the client that last used the transactional id. `why` and `find-hanging` exit with 1 when
-they have found a transaction.
+and how to end it. An Ottla broker also returns the client that last used the transactional id; a Kafka broker does not. `why` and
+`find-hanging` exit with 1 when they have found a transaction.
 
 Transactions of two-phase commit (KIP-939) have no timeout; an external coordinator ends them. Only this coordinator knows whether such a
 transaction is prepared, so `prepared` lists all open transactions without a timeout. `finish` ends such a transaction as its owner would

@@ -126,7 +126,8 @@ def try_change(visit: Visit) -> Page:
 
 
 def _found(visit: Visit, kind: str, name: str, setting: str) -> Any:
-    """Returns a setting. Returns None if it is not among the defaults of all brokers. Raises `PageError` if another resource lacks it."""
+    """Returns a setting of a resource. The defaults for all brokers (kind `brokers`, empty name) need not contain each setting, so a
+    missing one is returned as None. Raises `PageError` if any other resource lacks the setting."""
     for one in _settings(visit, kind, name):
         if one.name == setting:
             return one
