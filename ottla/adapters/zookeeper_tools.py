@@ -1,8 +1,8 @@
 """Reads and writes ZooKeeper for tools that connect to ZooKeeper instead of a broker, as Kafka's tools did until 3.9. Such a tool finds
 brokers, and writes settings that must exist before the first broker starts.
 
-If the tool has an identity in ZooKeeper, it owns the nodes that it creates, and others cannot read secret nodes. Needs kazoo (extra
-`ottla[cluster]`). Every failure is one line.
+A tool can have an identity in ZooKeeper, by a login (a JAAS file) or a TLS certificate. This identity then owns the nodes that the tool
+creates, and nobody else can read nodes with secrets. Needs kazoo (extra `ottla[cluster]`). Every failure is one line.
 """
 
 from __future__ import annotations

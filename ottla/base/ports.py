@@ -99,8 +99,8 @@ class Disk(Protocol):
     def sync_directory(self, path: str) -> None: ...
 
     def sync_file_systems(self, paths: Iterable[str]) -> bool:
-        """Syncs the file systems that hold these paths. Returns False if the system may not report a failed write; then each file must be
-        synced too."""
+        """Syncs the file systems that hold these paths. Returns False if failed writes can remain unreported (Linux before 5.8); then each
+        file must be synced too."""
 
     def map_cells(self, path: str) -> memoryview:
         """Maps a file into memory, as 64-bit numbers that can be changed. A change survives the end of the process. After a power failure
@@ -194,7 +194,8 @@ class Channel(Protocol):
     bytes_sent: int
 
     def unsent_bytes(self) -> int:
-        """Returns the part of `queued_bytes` that is in memory (under TLS approximately); the rest are slices of files."""
+        """Returns how many of the queued bytes (`queued_bytes`) are in memory; under TLS the number is approximate. All other queued bytes
+        are slices of files."""
 
     @property
     def peer_host(self) -> str: ...
@@ -255,8 +256,8 @@ class Network(Protocol):
     """Connections between machines."""
 
     def listen(self, host: str, port: int, backlog: int, tls: str = "") -> Listener:
-        """Binds an address (an empty host: all IPv4 addresses; port 0: a free one). Channels use TLS with the settings of listener `tls`.
-        Raises `AddressError`."""
+        """Binds an address (an empty host: all IPv4 addresses; port 0: a free one). If `tls` names a listener, channels use TLS with the
+        settings of this listener. Raises `AddressError`."""
 
     def connect(
         self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None], *, tls: str = ""
@@ -412,10 +413,10 @@ Watch = Callable[[WatchEvent], object]
 class MetadataStore(Protocol):
     """One session on a tree of versioned nodes: ZooKeeper, or the journal of a single broker.
 
-    Every request is answered by one callback on the loop, in the order of the requests. The answer to a request that is not sent
-    (TOO_LARGE, SESSION_EXPIRED) may be earlier. The embedded store mostly answers before the call returns. A watch is called before the
-    answer to a later read that shows the change. Every request can fail. With `watch`, a successful read sets a watch: `get` and `children`
-    on an existing node, `exists` also on a missing one.
+    Every request is answered by one callback on the loop, in the order of the requests. A request that is not sent (TOO_LARGE,
+    SESSION_EXPIRED) may be answered before earlier requests. The embedded store mostly answers before the call returns. After a change, the
+    watch is called before any read is answered that shows the change. Every request can fail. With `watch`, a successful read sets a watch:
+    `get` and `children` on an existing node, `exists` also on a missing one.
     """
 
     def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
@@ -429,7 +430,8 @@ class MetadataStore(Protocol):
         node."""
 
     def multi(self, operations: Sequence[Operation], done: Callable[[Outcome], object]) -> None:
-        """Executes all operations or none. A multi of checks alone is ordered with the writes too."""
+        """Executes all operations or none. A multi has a position in the order of all writes, even if it only checks versions. A read has
+        no such position: it may show an older state."""
 
     def listen(self, listener: Callable[[SessionEvent], object]) -> None:
         """Calls `listener` at every later change of the session."""

@@ -35,7 +35,7 @@ NONCE_BYTES = 18
 
 
 class ListenerMechanisms:
-    """Creates exchanges for clients of one broker."""
+    """Creates the SASL exchanges of the clients of one broker. An exchange is one login of a client."""
 
     def __init__(
         self, config: BrokerConfig, ports: Ports, stored: Callable[[], Stored], read_secret: Secret,
@@ -120,8 +120,8 @@ class ListenerMechanisms:
             self._keys_of(listener, options).prepare()
 
     def _token_options(self, listener: str) -> tuple[TokenOptions, str]:
-        """Returns the current options, and why no token can be accepted with them (empty if tokens can). The options may change while the
-        broker runs."""
+        """Returns the current options, and the reason why these options accept no token. The reason is empty if they accept tokens. The
+        options may change while the broker runs."""
         options = self._config.of_listeners.tokens(listener)
         return options, options.why_unusable()
 

@@ -1,4 +1,4 @@
-"""CRC-32C, the checksum of record batches, from the package `crc32c`, without what that package imports for its own command line.
+"""CRC-32C, the checksum of record batches. Loads the package `crc32c` without the imports that only its version and its command line need.
 
 The package's `__init__` imports `importlib.metadata` and `argparse` (for its version and a command): 4 MiB of memory and a tenth of the
 broker's start. This module loads only the compiled part, from the package's directory. If it is not there, the package is imported as

@@ -342,8 +342,8 @@ class TransactionSettings:
 
 
 def bound_names(broker_name: str, known: Container[str]) -> tuple[str, str]:
-    """Returns the names of the `known` settings that limit a broker's setting of groups from below and from above; an empty name for no
-    limit."""
+    """Returns the names of the settings that contain the minimum and the maximum of a broker's `group.*` setting. A name is empty if it is
+    not in `known`, so there is no such limit."""
     _, kind, rest = broker_name.split(".", 2)
     lowest, highest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
     return lowest if lowest in known else "", highest if highest in known else ""
