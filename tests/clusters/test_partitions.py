@@ -1,4 +1,5 @@
-"""A cluster under load whose network breaks: a broker without ZooKeeper, one that others cannot reach, one that reaches neither."""
+"""A cluster under load whose network breaks: a broker is cut off from ZooKeeper, from the other brokers and the clients, or from all of
+them."""
 
 from __future__ import annotations
 

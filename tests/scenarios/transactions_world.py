@@ -1,15 +1,16 @@
-"""The world of the transaction transcripts: one transaction coordinator on a log in memory, and clients that are names in commands.
+"""Executes the commands of the transaction scenarios: on one transaction coordinator with a log in memory, for clients that are names in
+commands.
 
-A client is known by its name, has the transactional id `tx` unless another is given, and remembers the identity that it was given last;
-`as=P/E` speaks with another one. Output is one line for each answer and each set of markers sent, in order, then one for each record
-that was logged.
+A client has the transactional id `tx` unless `init` names another. It remembers its last identity: the producer id P and epoch E that
+`init` returned last. With `as=P/E` a command uses another identity. Output is one line for each answer and each set of markers sent, in
+order, then one line for each record that was logged.
 
     init NAME [id=tx] [timeout=60000] [holding | holding=P/E] [2pc] [keep]      `holding` names the identity it has (KIP-360)
     add NAME TOPIC-PARTITION [...] [v=0|2];   offsets NAME GROUP;   verify NAME TOPIC-PARTITION [...]
     admit NAME TOPIC-PARTITION [...] [v2];   end NAME commit|abort [v=1|2]
     hold-markers / release-markers (their acknowledgement);   hold / release (the high watermark)
     given TXID P/E STATE [TOPIC-PARTITION ...] [previous=P] (a record that is there already)
-    advance MS;   refuse CODE (the next append);   restart (load, and loaded at once);   close;   set NAME=VALUE
+    advance MS;   refuse CODE (the next append);   restart (`load`, then `loaded`);   close;   set NAME=VALUE
     describe TXID;   list [state=S] [open-for=MS]
 """
 
@@ -112,7 +113,7 @@ class HeldMarkers:
 
 
 class Arguments:
-    """The words of a command: positional ones, flags among them, and options by name."""
+    """The arguments of a command: positional arguments and flags in `words`, and NAME=VALUE in `options`."""
 
     def __init__(self, words: list[str]) -> None:
         self.words = [word for word in words if "=" not in word]

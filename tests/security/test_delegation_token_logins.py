@@ -60,7 +60,7 @@ def test_a_token_logs_in_as_its_owner_until_it_ends(mechanism: str) -> None:
 
 
 def test_a_session_ends_when_its_tokens_end_is_brought_forward() -> None:
-    """The session's timer only knows the token's end at the time of the login."""
+    """The session's timer is set at the login, so it does not know a later change of the token's expiry."""
     world = TokenLoginWorld()
     outcome = world.login()
     assert outcome.is_valid is not None and outcome.ends_ms == 900

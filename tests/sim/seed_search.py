@@ -18,7 +18,7 @@ WorldType = TypeVar("WorldType", bound=RunnableWorld)
 
 
 def assert_noticed(name: str, found: tuple[int, str], seeds: int, verdict: str = "") -> None:
-    """Fails unless the run of one of the seeds fails with the fault, with a verdict that matches the regular expression."""
+    """Fails if no seed noticed the planted fault, or if the verdict of the run that noticed it does not match the regular expression."""
     seed, why = found
     print(f"{name} was caught by seed {seed}: {why}")
     assert seed > 0, f"{name} was not noticed in {seeds} seeds"
@@ -58,7 +58,7 @@ def catch_seed(
 
 @contextmanager
 def together(patches: Sequence[Any]) -> Iterator[None]:
-    """Returns several replacements as one."""
+    """Applies several patches (`mock.patch`) within one block."""
     if not patches:
         yield
         return

@@ -144,9 +144,8 @@ def test_what_a_killed_driver_left_is_swept(tmp_path: Path) -> None:
 
 
 def test_another_user_s_link_in_place_of_the_directory_is_refused_and_not_followed(tmp_path: Path) -> None:
-    """Another user's symbolic link in place of the directory is refused and not followed. Everybody may write to `/tmp`, and checks of the
-    link's target would accept a private directory of this user.
-    """
+    """Another user's symbolic link in place of the directory is refused and not followed. Everybody may create such a link in `/tmp`, and
+    its target may be a private directory of this user, whose owner and mode look right. So the link itself must be checked."""
     home = tmp_path / "home"
     for name in ("documents", "batch-1-photos"):
         (home / name).mkdir(parents=True)
@@ -177,7 +176,8 @@ def test_the_sweep_removes_what_has_a_name_of_its_own_and_no_more(tmp_path: Path
 
 
 def test_the_files_are_the_user_s_alone(tmp_path: Path) -> None:
-    """Only this user can read the files, even if the umask is 0, because files may be moved and the directory's mode may be changed."""
+    """Only this user can read the files, even if the umask is 0. The mode of the directory is not enough: files may be moved, and the mode
+    may be changed."""
     before = os.umask(0)
     try:
         spool = Spool.create("checkpoint")

@@ -78,7 +78,7 @@ def read_log(path: Path) -> list[Call]:
 
 
 def points_of(progress: Mapping[str, Any], calls: Sequence[Call]) -> dict[str, float] | None:
-    """Returns the times of a batch in seconds since the epoch; None if not each part is in the log once."""
+    """Returns the times of a batch in seconds since the epoch, or None if a call of `CALLS` is missing in the log of this batch."""
     begin = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
     end = begin + progress["durationMs"]["triggerExecution"] / 1000
     found = {name: [call for call in calls if call.name == name and begin <= call.begin <= end] for name in CALLS}
@@ -128,7 +128,8 @@ def run(broker: Broker, rate: int, seconds: float, trigger: str) -> None:
 
 
 class Load(threading.Thread):
-    """Produces records, first without counting, and stops the pipeline. Its attributes are what was measured."""
+    """Produces records, first to warm up and then to measure, and stops the pipeline at the end of the measurement. Its attributes are what
+    was measured."""
 
     def __init__(self, broker: Broker, rate: int, seconds: float, log: Path, session: Any, stop: StopRequest) -> None:
         super().__init__()
@@ -150,7 +151,7 @@ class Load(threading.Thread):
 
 
 def _cpu_seconds(broker: Broker) -> dict[str, float]:
-    """Returns the CPU seconds since their start of the threads and processes that work for the pipeline, by their purpose."""
+    """Returns CPU seconds by purpose: of each thread and process that works for the pipeline, since its start."""
     spent = {"broker": broker.cpu_seconds(), PROGRAM: _thread(Path(f"/proc/self/task/{os.getpid()}"))[1]}
 
     def add(purpose: str, seconds: float) -> None:

@@ -1,4 +1,5 @@
-"""Requests near the end of a session are held until another login, and every request has one end."""
+"""The request line of a connection (`request_line.py`): requests near the end of a SASL session wait for the next login, and the end of the
+connection returns all requests."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tests.client.core.talk import ScriptedPeer, open_protocol
 
 
 def line_with_session(*, may_login_again: bool = True) -> tuple[RequestLine[str], ConnectionProtocol]:
-    """A line whose session of one second began at 0 s."""
+    """Returns a request line whose SASL session of one second began at 0 s."""
     protocol = ConnectionProtocol("b:9092")
     open_protocol(protocol, ScriptedPeer({12: lambda _body, _version: None}))
     line: RequestLine[str] = RequestLine(protocol, 0.5, may_login_again=may_login_again)
