@@ -2,12 +2,12 @@
 
 A session is a map of the wanted partitions in the order of serving. Partitions that returned data move to the end, so that a byte limit
 starves none of them. A session belongs to the principal that opened it and has a random id. Each request must have the session's next
-epoch. The number of sessions is limited, as is the number of partitions of one session and of all sessions; the last limit also depends on
-`ottla.memory.max.bytes`. At the limit of sessions a new session evicts one of the address with the most sessions, if that address has at
-least two more than the new session's address. Otherwise it evicts one of its own address, or else the least recently used of all. At the
-limit of partitions, sessions are evicted by a similar rule that compares the numbers of their partitions (`base/loop/fair_slots.py`). The
-client of an evicted session sends one full request to start again. No session is made for a fetch with more partitions than a session may
-have, or with a topic name longer than the limit; such a client names all partitions each time.
+epoch. There are limits for the number of sessions, the number of partitions of one session and the number of partitions of all sessions.
+The last limit also depends on `ottla.memory.max.bytes`. At the limit of sessions a new session evicts one of the address with the most
+sessions, if that address has at least two more than the new session's address. Otherwise it evicts one of its own address, or else the
+least recently used of all. At the limit of partitions, sessions are evicted by a similar rule that compares the numbers of their partitions
+(`base/loop/fair_slots.py`). The client of an evicted session sends one full request to start again. No session is made for a fetch with
+more partitions than a session may have, or with a topic name longer than the limit; such a client names all partitions each time.
 
 If a request names a partition twice, the last entry applies (Kafka keeps the entries in a map).
 """
@@ -44,7 +44,7 @@ class SessionOwner(Origin, Protocol):
 
 
 class WantedPartition:
-    """One partition of a fetch, and the bounds in its last answer."""
+    """One partition of a fetch, and its high watermark and log start in the last answer."""
 
     __slots__ = ("high_watermark", "index", "log_start_offset", "partition", "topic", "topic_id")
 

@@ -5,9 +5,9 @@ and an answer names partitions with news, so idle partitions cost nothing. For e
 decides how the log changes, and its `FollowerLog` changes it. Records are appended as received, without a copy.
 
 A request waits at the leader until there is something to send. If a partition must be named meanwhile, for example because it begins to
-follow this leader, a second request is sent, and the leader then answers the first. At most two fetches are in flight; a request for bounds
-waits until no fetch is. An answer is used for a partition only if its request was sent when or after the partition was first named in its
-current term (I18), and if the requested offset is still the log end.
+follow this leader, a second request is sent, and the leader then answers the first. At most two fetches are in flight; a request for the
+leader's log start or log end (ListOffsets) waits until no fetch is in flight. An answer is used for a partition only if its request was
+sent when or after the partition was first named in its current term (I18), and if the requested offset is still the log end.
 
 A partition with an error is removed from the session for a while: for `replica.fetch.backoff.ms`, or first for `RETRY_MS_MIN` and then
 longer if the leader probably has not processed the controller's message yet (`SOON_OVER`). An error of the whole request ends the session;
@@ -72,7 +72,7 @@ SOON_OVER = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors that end soon: the controller's message has reached this broker but not the leader."""
+"""Errors that end within moments: the controller's message has reached this broker but has not reached the leader yet."""
 
 ABOUT_THE_OFFSET = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
 """Results that are valid only if the log still ends at the requested offset."""

@@ -46,7 +46,7 @@ class Followed:
 
 
 def position(followed: Followed, bytes_max: int) -> FetchPartition:
-    """Returns the partition's entry in a Fetch: its log end and other bounds."""
+    """Returns the partition's entry in a Fetch: log end, log start, high watermark and durable end."""
     state, own = followed.partition.state, followed.partition.log
     asked = followed.follower.next_request(own.epochs, own.log_end_offset)
     assert isinstance(asked, FetchAt), f"{state.topic_partition} is not ready to fetch"

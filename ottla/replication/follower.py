@@ -3,8 +3,9 @@
 It has no side effects, and is for one partition in one leader epoch. Each fetch has the follower's log end, the current leader epoch and
 the epoch of the last record. The leader can therefore report where the logs diverge before it sends records (KIP-595), and nothing is
 appended after a record that the leader does not have. After a fetch, truncation depends only on epochs, never on the high watermark
-(KIP-101); after an offset out of range it depends on the leader's bounds. If the follower does not know the leader's epoch, it truncates in
-steps (KIP-279): each step truncates to the end of the largest epoch that both logs may share, until a fetch returns records.
+(KIP-101); after an offset out of range it depends on the leader's log start and log end (its *bounds*). If the follower does not know the
+leader's epoch, it truncates in steps (KIP-279): each step truncates to the end of the largest epoch that both logs may share, until a fetch
+returns records.
 
     FETCHING --records--> FETCHING                   append
     FETCHING --diverging epoch--> FETCHING           truncate, fetch again
@@ -28,7 +29,7 @@ from ottla.storage.epochs import LeaderEpochs
 
 
 class FollowerState(Enum):
-    """The request that a follower sends next: a fetch, a question for the leader's bounds, or none."""
+    """The request that a follower sends next: a fetch, a request for the leader's log start and log end, or none."""
 
     FETCHING = "Fetching"
     ASKING_BOUNDS = "AskingBounds"

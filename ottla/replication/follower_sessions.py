@@ -1,10 +1,10 @@
 """The fetch sessions of followers with this leader, one per connection. The cost of a request depends only on the partitions that changed
 and on the partitions whose ISR lacks the follower.
 
-A session ends with its connection, or when its follower closes it or opens another one; clients cannot evict it. It watches each of its
-partitions. A partition that changes is added to the session's dirty list, once, and wakes the waiting request. A request names the
-partitions whose log changed at the follower. The leader reads only the dirty partitions. A named partition becomes dirty at once if it is
-new in the session, or has an error, records or new bounds for the follower.
+A session ends with its connection, or when its follower closes the session or opens another session. Clients cannot evict a follower's
+session. It watches each of its partitions. A partition that changes is added to the session's dirty list, once, and wakes the waiting
+request. A request names the partitions whose log changed at the follower. The leader reads only the dirty partitions. A named partition
+becomes dirty at once if it is new in the session, or has an error, records, a new high watermark or a new log start for the follower.
 
 An entry with `partition_max_bytes` 0 for a partition of the session only reports that more of the follower's log is durable.
 

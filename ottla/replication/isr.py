@@ -6,7 +6,7 @@ in both cases (KIP-497). An expansion and a shrink are never pending together.
 
 A replica may join only if its log has reached the high watermark *and* the start of the current leader epoch. If acknowledgements wait for
 the disk, its durable end must have reached both offsets. Its fetches must also have the broker epoch that the controller knows, because a
-broker that restarted with an empty disk has another one (I13, KIP-903).
+broker that restarted with an empty disk has another broker epoch (I13, KIP-903).
 
 The states are immutable, and this module sends nothing. `progress.py` has the progress of each replica.
 """

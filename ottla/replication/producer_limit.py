@@ -1,7 +1,7 @@
 """Limits the idempotent producers that all partitions of a broker remember, with fair eviction by principal.
 
 A client chooses or requests a producer id, and each partition remembers it, in some 600 bytes, for `producer.id.expiration.ms` (a day).
-Apache Kafka has no limit. Here, when `ottla.producers.max` is reached, the first batch of a new producer evicts another one: the least
+Apache Kafka has no limit. Here, when `ottla.producers.max` is reached, the first batch of a new producer evicts another producer: the least
 recently active producer of the principal with the most producers. The evicted producer's next batch is accepted with any sequence, as after
 an expiry; a retry of an earlier batch would be appended twice. A producer with an open transaction is never evicted. If all have one, the
 new producer is refused with POLICY_VIOLATION.

@@ -109,7 +109,8 @@ def read_as_follower(state: PartitionState, offset: int, bytes_max: int, min_one
 
 
 def nothing_but(state: PartitionState, diverging_epoch: tuple[int, int] | None) -> PartitionRead:
-    """Returns the bounds without records, and where the reader's log diverges (None: it does not)."""
+    """Returns high watermark, last stable offset and log start, without records. `diverging_epoch` is where the reader's log diverges; None
+    if the logs do not diverge."""
     return PartitionRead(None, state.high_watermark, state.last_stable_offset, state.log.log_start_offset, None, diverging_epoch)
 
 

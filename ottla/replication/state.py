@@ -1,4 +1,5 @@
-"""The state of one replica of a partition in any role: its log and bounds, the leader, the ISR, and why it is offline.
+"""The state of one replica of a partition in any role: its log, high watermark and durable end, the leader, the ISR, and the reason if the
+replica is offline.
 
 `leader.py` and `follower_log.py` work on it, and `partition.py` combines the three. Only `high_watermark.py` moves the high watermark.
 
@@ -213,7 +214,8 @@ class PartitionState:
         return is_news
 
     def note_truncated(self, high_watermark: int) -> None:
-        """Adjusts the durable end after a truncation, and sets the high watermark to `high_watermark` within the bounds of the log."""
+        """Adjusts the durable end after a truncation, and sets the high watermark to `high_watermark`, limited to the offsets from the log
+        start to the log end."""
         end = self.log.log_end_offset
         self._durable_end = min(self._durable_end, end)
         self._flush_end_max = end
