@@ -52,7 +52,7 @@ class WatchedNodes(Generic[Subject]):
     take: Callable[[Sequence[tuple[Subject, str, StoreNode | None]]], object]
     """Called with (subject, path, node) of some changes; the node is None if it was removed."""
     removal_of: Callable[[str], Sequence[Operation]] = lambda path: (Delete(path),)
-    """Returns the write that removes a change; empty if another broker removes it."""
+    """Returns the write that removes a change, or an empty list if another broker removes the change."""
 
 
 class ChangeWatch(Generic[Subject]):

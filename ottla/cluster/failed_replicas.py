@@ -2,7 +2,7 @@
 
 A report is a node in the metadata store, so it is kept while there is no controller. It names all failed replicas, up to `REPLICAS_MAX`.
 Reports are written one at a time, so the last one is the newest. A report is repeated for each new controller and registration, because
-neither has the former reports.
+neither the new controller nor the new registration has the earlier reports.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class MemberWatches:
         on_marked_dead: Callable[[], object],
         damage: DamageNotes,
     ) -> None:
-        """`removal_of(path)` returns the controller's write that removes a node; empty on other brokers."""
+        """On the controller, `removal_of(path)` returns the write that removes a node; on other brokers it returns an empty list."""
         self._configs = config_watch(store, retries, timers, on_settings, removal_of, damage)
         self._death_mark = DeathMark(store, retries, config.this_broker_id, on_marked_dead)
         self._failed_replicas = FailedReplicas(store, retries, metadata, config.this_broker_id, broker_epoch)

@@ -1,7 +1,7 @@
 """Keeps this broker registered in the metadata store. When the session has expired, registers the broker again under a new broker epoch.
 
-A disconnected session may still be alive, so the broker keeps its epoch. The registration ends with an expired session, so facts that
-others have noted about its epoch are no longer valid.
+A disconnected session may still be alive, so the broker keeps its epoch. The registration ends with an expired session, so anything that
+other brokers have noted about its epoch is no longer valid.
 """
 
 from __future__ import annotations

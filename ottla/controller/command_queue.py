@@ -211,7 +211,8 @@ class CommandQueue:
 
 
 def _ends_term(outcome: Outcome) -> bool:
-    """Whether a write failed because the session has expired or the epoch is another one, which the first operation checks."""
+    """Whether a write failed because the session has expired, or because the controller's epoch has changed. The first operation of a write
+    checks this epoch."""
     return outcome.result is StoreResult.SESSION_EXPIRED or (outcome.result is StoreResult.BAD_VERSION and outcome.index == 0)
 
 

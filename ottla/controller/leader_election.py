@@ -1,4 +1,5 @@
-"""Leader election as pure functions. Their input: a partition's replicas in order, its ISR and eligible replicas, and facts about brokers.
+"""Leader election as pure functions. Their input: a partition's replicas in order, its ISR and eligible replicas, and what is known of the
+brokers (`Standing`).
 
 After a failure the controller elects the first of these replicas (KIP-966, for a store that keeps the last member of an in-sync set):
 

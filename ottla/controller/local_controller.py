@@ -135,7 +135,7 @@ class LocalController:
         self._election.run()
 
     def stop(self) -> list[Operation]:
-        """Ends the candidature. Returns the operations that remove this broker's `/controller`; none if it is not the controller."""
+        """Ends the candidature. Returns the operations that remove `/controller` if this broker is the controller, else an empty list."""
         return self._election.stop()
 
     def call_when_announced(self, function: Callable[[], object]) -> None:

@@ -154,7 +154,8 @@ UNKNOWN_EPOCH = -1
 
 
 def _with_isr(state: ClusterState, partition: PartitionMetadata, isr: Sequence[int], in_sync_min: int) -> PartitionMetadata:
-    """Returns the state with this in-sync set. Ends a reassignment that is now complete; otherwise the leader and its epoch stay."""
+    """Returns the state with this in-sync set. Ends a reassignment that is now complete. If none ends, the leader and its epoch are
+    unchanged."""
     changed = with_isr(state, partition, isr, in_sync_min)
     if changed is None:
         return partition

@@ -1,9 +1,9 @@
 """The plan of a controller's decision: writes to the metadata store, the changes that they make in the state, and the answer.
 
-A decision consists of units. Each unit is written whole or not at all, for example a topic with its partitions or one partition's new
-state. `planned` packs them into parts that fit into one multi each (`MULTI_BYTES_MAX`). Every part begins with a check of the epoch that
-the controller was elected with, so a controller that was replaced writes nothing (I39). Parts are written in order. The changes of a part
-are applied when the store has executed it.
+A decision consists of units. A unit is a group of writes that are executed all or not at all, for example a topic with its partitions, or
+one partition's new state. `planned` packs the units into parts. Each part fits into one multi (`MULTI_BYTES_MAX`). Every part begins with a
+check of the epoch that the controller was elected with, so a controller that was replaced writes nothing (I39). Parts are written in order.
+The changes of a part are applied when the store has executed it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def check_name(name: str, what: str) -> None:
 
 
 def in_units(operations: Sequence[Operation], pieces_of: int = 1) -> list[Unit]:
-    """Packs operations into units that are as large as allowed. Groups of `pieces_of` consecutive operations stay in one unit."""
+    """Packs operations into units that are as large as `UNIT_BYTES_MAX` allows. Groups of `pieces_of` consecutive operations stay in one
+    unit."""
     units: list[Unit] = []
     together: list[Operation] = []
     size = 0

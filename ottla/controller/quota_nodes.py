@@ -97,5 +97,5 @@ class QuotaNodes:
 
 
 def _user_part(entity: QuotaEntity) -> QuotaEntity:
-    """Returns the user's part of the entity; empty if it has none."""
+    """Returns the user's part of the entity, which is empty if the entity has no user."""
     return tuple(pair for pair in entity if pair[0] == "user")
