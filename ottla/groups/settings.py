@@ -60,7 +60,7 @@ class GroupCoordinatorSettings:
 
 
 OwnSettings = Callable[[str], Mapping[str, Any]]
-"""Returns the settings that a group overrides: values by Kafka's names, within the broker's bounds."""
+"""Returns the settings that a group overrides: values by Kafka's names, limited to the broker's minimum and maximum."""
 
 
 def no_overrides(_group_id: str) -> Mapping[str, Any]:

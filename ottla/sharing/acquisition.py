@@ -38,7 +38,7 @@ class Acquired(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The limits of one acquisition: the member's wishes and the group's bounds."""
+    """The limits of one acquisition: some are requested by the member, the others are settings of the group."""
 
     records_max: int
     batch_size: int
@@ -49,7 +49,7 @@ class Terms(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Consecutive offsets of the log that are all deliverable or all not."""
+    """Consecutive offsets of the log. Either all of them can be delivered, or none of them."""
 
     first: int
     last: int
@@ -79,7 +79,7 @@ def acquire(flight: InFlight, member: str, offset: int, batches: Iterable[LogBat
 
 
 def survey(flight: InFlight, offset: int, batches: Iterable[LogBatch], terms: Terms) -> list[Stretch]:
-    """Divides as much of the log as is needed into stretches, each either within or beyond the records in flight."""
+    """Divides the needed part of the log into stretches. Each stretch lies either within the records in flight or after them."""
     stretches: list[Stretch] = []
     end, batch_size, wanted = flight.end, terms.batch_size, terms.records_max
     slots = terms.in_flight_max - flight.count

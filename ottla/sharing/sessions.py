@@ -99,7 +99,8 @@ class ShareSession:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
     def in_turn(self, epoch: int) -> list[TopicIdPartition]:
-        """Returns the partitions, starting with another one in each request, so that a limit starves none of them."""
+        """Returns the partitions in an order that starts with another partition in each request, so that a limit of the answer starves no
+        partition."""
         places = list(self.wanted)
         if len(places) > 1:
             begin = epoch % len(places)

@@ -162,7 +162,8 @@ class SharePartition:
         self.notifier.notify()
 
     def close_when_copied(self) -> None:
-        """Closes as soon as no dead letters are to be copied, unless a new session begins before (`closes_when_copied`)."""
+        """Closes the share partition as soon as no dead letters are to be copied (`closes_when_copied`). A new session that begins before
+        prevents this."""
         self.closes_when_copied = True
         self._maybe_end()
 

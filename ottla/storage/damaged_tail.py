@@ -15,8 +15,8 @@ from ottla.storage.small_files import write_cut
 
 
 def remove_from(disk: Disk, directory: str, first: int) -> int:
-    """Removes all batches from the one that holds offset `first` on, durably, and notes the offset in a file. Returns the base
-    offset of the last segment that is left, 0 if none is."""
+    """Removes, durably, the batch that holds offset `first` and all later batches, and notes the offset in a file. Returns the base offset
+    of the last segment that is left, 0 if none is."""
     write_cut(disk, directory, first)
     bases = sorted(base for name in disk.listdir(directory) if (base := offset_of(name, LOG_SUFFIX)) is not None)
     for base in reversed([base for base in bases if base >= first]):

@@ -2,9 +2,9 @@
 
 It is a list of (epoch, start offset), both strictly increasing: an epoch reaches from its start to the start of the next epoch.
 `end_offset_for` answers a follower that looks for the offset where its log and the leader's diverge. An epoch is added with its first
-record, never before: a leader that has written nothing may have to follow one that sends records of older epochs. So the list can be
-rebuilt from the batches in the log, and the file only has to be durable up to the recovery point; recovery rebuilds the rest from the
-batches. A log that was never synced may have no file yet.
+record, never before: a leader that has written nothing may have to follow another leader that sends records of older epochs. So the list
+can be rebuilt from the batches in the log, and the file only has to be durable up to the recovery point; recovery rebuilds the rest from
+the batches. A log that was never synced may have no file yet.
 
 Invariant: epochs and offsets strictly increase. A new entry removes the entries that contradict it (the same or a newer epoch, or a start
 at or after the new one).

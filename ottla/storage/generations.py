@@ -54,7 +54,7 @@ def begin(disk: Disk, directory: str, random: Random) -> tuple[str, ...]:
 
 
 def note(disk: Disk, directory: str) -> None:
-    """Stores that a controller has noted the newest generation, so that the next run begins another one. Raises `StorageError`."""
+    """Stores that a controller has noted the newest generation, so that the next run begins another generation. Raises `StorageError`."""
     found = _read(disk, directory)
     if found.generations and not found.is_noted:
         _write(disk, directory, found._replace(is_noted=True))

@@ -248,7 +248,7 @@ class Log:
     # Reading
 
     def read(self, offset: int, bytes_max: int, *, end_offset: int, min_one: bool = True) -> FileSlice | None:
-        """Returns a segment's batches from the one that holds `offset` up to `end_offset`, or None. Raises `ApiError`, `StorageError`.
+        """Returns a segment's batches, from the batch that holds `offset` up to `end_offset`, or None. Raises `ApiError`, `StorageError`.
 
         The last batch may be cut off at `bytes_max`. The first batch is whole: if it is larger than `bytes_max`, it is returned alone, or
         not at all without `min_one`.
@@ -353,7 +353,7 @@ class Log:
     # Cutting the end
 
     def truncate_to(self, offset: int) -> None:
-        """Removes all batches from the one that holds `offset` on, durably."""
+        """Removes, durably, the batch that holds `offset` and all later batches."""
         if offset >= self.log_end_offset:
             return
         if offset <= self._bases[0] or offset < self.log_start_offset:

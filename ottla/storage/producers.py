@@ -31,8 +31,8 @@ from ottla.wire.records import CONTROL_ABORT
 CACHED_BATCHES_MAX = 5
 """A producer may have five requests in flight, so a retry is one of the last five batches."""
 _RUN_COMPARABLE_MAX = 1 << 30
-"""Maximum distance at which a sequence is known to be older than another one. 2^30: sequences are modulo 2^31, so at a larger distance the
-sequence may as well be newer."""
+"""Maximum distance at which a sequence is known to be older than another sequence. 2^30: sequences are modulo 2^31, so at a larger distance
+the sequence may as well be newer."""
 
 
 UNKNOWN_PRINCIPAL = ""
@@ -378,7 +378,7 @@ class ProducerStates:
         return len(expired)
 
     def forget(self, entry: ProducerEntry) -> bool:
-        """Removes a producer, unless it has a transaction open or is no longer here; returns whether it was removed."""
+        """Removes a producer, if it is still stored and has no open transaction. Returns whether the producer was removed."""
         if entry.transaction_first_offset >= 0 or self._entries.get(entry.producer_id) is not entry:
             return False
         del self._entries[entry.producer_id]

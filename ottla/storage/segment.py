@@ -379,8 +379,8 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = timestamp, self.base_offset + relative_offset
 
     def drop_index_tail(self, offset: int) -> int:
-        """Removes the index entries from `offset` on, and some before it. Returns the position at which a scan must begin to restore the
-        latter."""
+        """Removes the index entries from `offset` on, and some entries before `offset`. Returns the position at which a scan must begin to
+        restore the entries before `offset`."""
         base = self.base_offset
         self.times.keep(self.times.count_below(offset - base))
         known_to = min(offset - 1 - base, self.times.last[1])

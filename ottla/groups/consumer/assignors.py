@@ -161,8 +161,8 @@ def _keep(member: MemberSpec, taken: dict[Uuid, bytearray], quota: int, has_extr
 def _deal(
     members: Sequence[MemberSpec], kept: list[dict[Uuid, list[int]]], room: list[int], taken: dict[Uuid, bytearray]
 ) -> Generator[None, None, None]:
-    """Assigns the partitions that no member kept: adds each to `kept` of the next member that has a free place (`room`). The members take
-    turns, so the partitions of each topic are spread over them."""
+    """Assigns the partitions that no member kept: adds each partition to `kept` of the next member that may get more partitions (`room` has
+    how many). The members take turns, so the partitions of each topic are spread over them."""
     waiting = [index for index in range(len(members)) if room[index] > 0]
     turn = work = 0
     for topic, marks in taken.items():
