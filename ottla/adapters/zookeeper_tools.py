@@ -2,8 +2,7 @@
 brokers, and writes settings that must exist before the first broker starts.
 
 A tool can have an identity in ZooKeeper, by a login (a JAAS file) or a TLS certificate. This identity then owns the nodes that the tool
-creates, and nobody else can read nodes with secrets. Needs kazoo (extra `ottla[cluster]`). Every failure is one line.
-"""
+creates, and no other identity can read nodes with secrets. Needs kazoo (extra `ottla[cluster]`). Every failure is one line."""
 
 from __future__ import annotations
 

@@ -321,7 +321,8 @@ class BrokerConfig(_AllSettings):
     # Groups
 
     def group_value(self, name: str, overrides: Mapping[str, str]) -> Any:
-        """Returns the current value of a group setting, limited to the broker's current bounds. An invalid stored override is ignored."""
+        """Returns the current value of a group setting, limited to the broker's current minimum and maximum. An invalid stored override is
+        ignored."""
         setting = GROUP_SETTINGS[name]
         broker_name = setting.broker_names[0][0] if setting.broker_names else ""
         value = self.value(broker_name) if broker_name else setting.default

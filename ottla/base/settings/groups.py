@@ -15,8 +15,8 @@ def _group(name: str, default: int, doc: str, broker_name: str, *, low: int) -> 
 
 
 class GroupOverrides:
-    """Settings of one consumer group (KIP-848), share group (KIP-932) or streams group (KIP-1071). A number must stay within the broker's
-    bounds for it, if there are any."""
+    """Settings of one consumer group (KIP-848), share group (KIP-932) or streams group (KIP-1071). A number must be within the broker's
+    minimum and maximum for the setting, if the broker has them."""
 
     consumer_assignment_interval_ms = _group(
         "consumer.assignment.interval.ms",

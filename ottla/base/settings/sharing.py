@@ -1,6 +1,6 @@
 """Settings of share groups (KIP-932): their dead-letter topics (KIP-1191), the limits of records in flight (number of deliveries, duration
 of locks, number of records), and the share sessions of a broker. The broker's values are the defaults of groups. A group's own values must
-be within the broker's bounds.
+be within the broker's minimum and maximum.
 """
 
 from __future__ import annotations

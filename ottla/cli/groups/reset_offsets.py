@@ -49,7 +49,8 @@ class ActiveError(Refused):
 
 
 class OffsetStore(NamedTuple):
-    """How one kind of group stores offsets: its state (empty if it does not exist), its stored offsets, and setting them."""
+    """How one kind of group stores offsets: functions that return the state of a group (empty if the group does not exist), return its
+    stored offsets, and set them."""
 
     protocols: Sequence[str]
     state: Callable[[Cluster, str], str]

@@ -255,7 +255,7 @@ def _null(args: Args) -> str:
 
 
 def _separator(args: Args) -> str:
-    """Returns the separator of cells. Raises UsageError unless it is one character that CSV does not use itself."""
+    """Returns the separator of cells. Raises UsageError if it is not a single character, or if CSV uses this character itself."""
     if args.separator is None:
         return ","
     if args.input != "csv":

@@ -2,7 +2,7 @@
 
 Behaviour: the batches of a partition are appended as a follower appends them, byte for byte, if the log ends at `expected_end` and the
 topic's `ottla.mirror.source` is the source of the request (`replication/mirrored.py`). The answer waits until the in-sync replicas have
-them; after `timeout_ms` the partition gets REQUEST_TIMED_OUT, and the batches stay. An entry of the answer has the bounds of the log even
+them; after `timeout_ms` the partition gets REQUEST_TIMED_OUT, and the batches stay. An entry of the answer has the log's start and end even
 after a refusal. So a mirror that repeats a request learns where to continue. With ACLs the sender needs CLUSTER_ACTION.
 
 Version notes: none.

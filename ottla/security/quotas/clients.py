@@ -47,8 +47,8 @@ class ClientQuotas:
         """Whether any user or client id has a quota."""
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], changed: Iterable[QuotaEntity] | None = None) -> None:
-        """Replaces the quotas. `changed` lists the entities whose quotas changed; None means all. Keeps the measurements unless no quota is
-        left. The next request under a changed limit fills its token bucket and so cancels the debt, except for mutations."""
+        """Replaces the quotas. `changed` lists the entities whose quotas changed; None means all. Keeps the measurements as long as any
+        quota is left. The next request under a changed limit fills its token bucket and so cancels the debt, except for mutations."""
         if changed is None:
             self._limits = Limits(quotas)
         else:

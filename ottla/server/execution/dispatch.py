@@ -153,8 +153,8 @@ class Dispatcher:
         self, connection: Connection, route: Route, request: RequestContext, correlation_id: int, frame: memoryview, at: int, body: Any,
         task: Task | None = None,
     ) -> bool:  # fmt: skip
-        """Executes a large request, or the rest of a handler's task, in turns. `body` is None if it is not decoded yet. `task` is the
-        unfinished task of its handler."""
+        """Executes a large request, or the rest of a handler's task, alternating with other long requests. `body` is None if it is not
+        decoded yet. `task` is the unfinished task of its handler."""
         started_ns, size = self.scheduler.last_ns, len(frame)
         slot = Slot(None, size * route.parked_factor)
         connection.block(slot)

@@ -21,7 +21,7 @@ from ottla.handlers.context import PartitionNotifier
 from ottla.replication.leader import Leader
 
 ROUND_NS_MAX = 10_000_000
-"""Time slice of a round for readers, and another one for acknowledgements, in nanoseconds."""
+"""Time slice of a round for readers, and an equal time slice for acknowledgements, in nanoseconds."""
 PIECE_MS = 5
 """Time slice for requests that wait for thousands of partitions, in one iteration of the event loop, in milliseconds."""
 NEVER = 1 << 63

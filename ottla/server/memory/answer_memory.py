@@ -62,7 +62,7 @@ class AnswerAccount:
         return self.parked_bytes + self.unsent_bytes
 
     def park(self, size: int) -> None:
-        """Counts `size` more bytes of waiting requests or parked answers; fewer if `size` is negative."""
+        """Adds `size` to the counted bytes of waiting requests or parked answers; a negative `size` reduces them."""
         self.parked_bytes += size
         self.memory.total_bytes += size
 
