@@ -100,7 +100,7 @@ class MetadataCache(ClusterMetadata):
         return topic_id in self._deleted if self.is_of_cluster else super().is_deleted(topic_id)
 
     def update(self, message: UpdateMetadata) -> tuple[list[str], list[str]]:
-        """Applies a message. Returns the names of the topics that it has put, which may be unchanged, and of removed ones."""
+        """Applies a message. Returns the names of the topics that it has put (some may be unchanged), and the names of removed topics."""
         self.controller_id, self.controller_epoch = message.controller_id, message.controller_epoch
         before, self.brokers = self.brokers, {broker.broker_id: broker for broker in message.brokers}
         if self._now_ms is not None and (self._gone or before.keys() != self.brokers.keys()):

@@ -1,8 +1,9 @@
 """Records and their schemas: decodes records for pages, and encodes the values that a form writes. A schema is in a file that an option
 names, in a registry, or in the form.
 
-A record that no schema decodes is shown as it is, with the reason. Many records of a page may have the same problem, so for `PAUSE_S` a
-registry is not asked again for a schema that it has refused, and for none after it was not reached or has refused `REFUSALS_MAX` schemas.
+A record that no schema decodes is shown as it is, with the reason. Many records of a page may have the same problem. So for `PAUSE_S` a
+registry is not asked again for a schema that it has refused. It is asked for no schema at all for this time after it was not reached, or
+after it has refused `REFUSALS_MAX` schemas.
 """
 
 from __future__ import annotations

@@ -70,9 +70,8 @@ class TopicSettings(NamedTuple):
 class View(NamedTuple):
     """The cluster as it was at `at_s` (seconds since 1970). `metadata` is the answer with all topics, `lags` the lag by group and topic.
     `settings` lacks topics whose settings are not known or which this identity may not see. `exported` has the metrics of the brokers that
-    export them. `last_records` has the time of the newest record by topic, in milliseconds since 1970: the record's own timestamp if the
-    topic has not grown since the console was started, else the time of the last sample that showed growth.
-    """
+    export them. `last_records` has the time of the newest record by topic, in milliseconds since 1970: if the topic has grown since the
+    console was started, the time of the last sample that showed growth; otherwise the record's own timestamp."""
 
     at_s: float
     look: Look

@@ -39,7 +39,8 @@ log = logging.getLogger("ottla.controller")
 
 ATTEMPTS_MAX = 3
 COMMANDS_MAX = 10_000
-"""Maximum number of waiting commands. Further commands fail with REQUEST_TIMED_OUT, which clients retry; urgent ones are accepted."""
+"""Maximum number of waiting commands. Further commands fail with REQUEST_TIMED_OUT, which clients retry. Urgent commands are accepted
+beyond this limit."""
 
 OPERATIONS_AT_ONCE_MAX = 2_000
 """A first part with more operations than this is written in a later iteration of the event loop, as every further part is."""

@@ -2,7 +2,8 @@
 
 The first replicas follow the order of the brokers from a random start. A partition's further replicas have a distance from the first one
 that grows after each full round, so that the followers of one leader are spread as well. With racks, the brokers are ordered with
-alternating racks, and a broker is skipped if it already has a replica of the partition, or if its rack has one and another rack has none.
+alternating racks. A broker is skipped if it already has a replica of the partition. It is also skipped if its rack has a replica and
+another rack has none.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ class Session:
 
 
 class Refresh:
-    """Times of a modern group, as soft state: the last look-up of its topics, the last match of its regular expressions, and the end of a
-    share or streams group's wait for more members. Also has `topics_version` at the last look-up."""
+    """Times of a modern group, as soft state: the last look-up of its topics, and the last match of its regular expressions. For a share or
+    streams group also the end of its wait for more members. Also has `topics_version` at the last look-up."""
 
     __slots__ = ("gathers_until_ms", "looked_at_ms", "regexes_at_ms", "topics_version")
 

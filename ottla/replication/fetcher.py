@@ -6,12 +6,13 @@ decides how the log changes, and its `FollowerLog` changes it. Records are appen
 
 A request waits at the leader until there is something to send. If a partition must be named meanwhile, for example because it begins to
 follow this leader, a second request is sent, and the leader then answers the first. At most two fetches are in flight; a request for the
-leader's log start or log end (ListOffsets) waits until no fetch is in flight. An answer is used for a partition only if its request was
-sent when or after the partition was first named in its current term (I18), and if the requested offset is still the log end.
+leader's log start or log end (ListOffsets) waits until no fetch is in flight. An answer is used for a partition only if the requested
+offset is still the log end. The answer's request must also be the first one that named the partition in its current term, or a later one
+(I18).
 
-A partition with an error is removed from the session for a while: for `replica.fetch.backoff.ms`, or first for `RETRY_MS_MIN` and then
-longer if the leader probably has not processed the controller's message yet (`SOON_OVER`). An error of the whole request ends the session;
-the next requests name all partitions again.
+A partition with an error is removed from the session for a while: usually for `replica.fetch.backoff.ms`. If the leader probably has not
+processed the controller's message yet (`SOON_OVER`), the time begins with `RETRY_MS_MIN` and gets longer. An error of the whole request
+ends the session; the next requests name all partitions again.
 
 `cluster/replica_fetchers.py` sends the requests and has the timers.
 """

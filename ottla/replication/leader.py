@@ -465,7 +465,7 @@ class Leader:
             state.on_isr_proposal(state, proposal)
 
     def has_proposed(self, proposal: IsrProposal) -> bool:
-        """Whether this proposal is pending: neither answered nor replaced by newer state."""
+        """Whether this proposal is pending: it was not answered yet, and no newer state has replaced it."""
         state = self._state
         is_of_now = proposal.leader_epoch == self.epoch and proposal.partition_epoch == state.partition_epoch
         return is_of_now and not self.is_over and state.isr_state.is_pending

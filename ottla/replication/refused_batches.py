@@ -3,9 +3,10 @@ one are refused with the same error.
 
 A producer has up to five requests in flight. A broker may refuse the first (NOT_LEADER_OR_FOLLOWER) and become the leader before it reads
 the second. The second batch then follows a gap that the broker itself caused. OUT_OF_ORDER_SEQUENCE_NUMBER would mean lost data to
-librdkafka: it begins a new producer epoch and sends all unacknowledged batches again, also to other partitions, where they may have been
-appended and would be duplicated. If the partition does not know the producer, it would accept the second batch, and the first would be out
-of order forever. Therefore the second batch is refused with the error of the first, and the producer sends both again.
+librdkafka: it begins a new producer epoch and sends all unacknowledged batches again, also to other partitions. A batch that another
+partition has already appended would then be duplicated. If the partition does not know the producer, it would accept the second batch, and
+the first would be out of order forever. Therefore the second batch is refused with the error of the first, and the producer sends both
+again.
 """
 
 from __future__ import annotations

@@ -140,6 +140,6 @@ class Verifications:
 
 def _make_room(asking: dict[Any, Any], most: int) -> None:
     """Drops the oldest entry if there are `most`. A request that waits with a dropped guard asks the coordinator again. Batches of a
-    dropped line are no longer ordered with later ones."""
+    dropped line are no longer ordered with later batches."""
     if len(asking) >= most:
         del asking[next(iter(asking))]

@@ -170,7 +170,7 @@ class ScramServer:
 
 
 def _check_order(parts: list[str], expected: tuple[str, str]) -> None:
-    """Raises `ValueError` unless a message begins with these attributes, has neither of them twice, has no proof (`p`) and requires no
+    """Raises `ValueError` if a message does not begin with these attributes, has one of them twice, has a proof (`p`) or requires an
     extension (`m`)."""
     named = [part[:2] for part in parts]
     if tuple(named[:2]) != expected or any(name in named[2:] for name in (*expected, "m=", "p=")):

@@ -74,7 +74,7 @@ def read_token(text: str) -> WebToken:
 
 
 def check_unsecured(token: WebToken) -> None:
-    """Raises `TokenError` unless the token declares that it is unsigned, and has no signature (RFC 7515, appendix A.5)."""
+    """Raises `TokenError` if the token does not declare that it is unsigned, or if it has a signature (RFC 7515, appendix A.5)."""
     if token.algorithm != "none" or token.signature:
         raise TokenError(f"this listener accepts only tokens without a signature, not {token.algorithm or 'one without algorithm'}")
 

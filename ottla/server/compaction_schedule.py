@@ -7,8 +7,8 @@ it installs the result, by renames and two syncs of the partition's directory. T
 `cleaner-offset-checkpoint`.
 
 A log that cannot be compacted (a damaged batch, a full disk, a killed worker) stays as it is: the broker logs one line and tries again
-after a pause that doubles each time. If a log was deleted, truncated or taken offline meanwhile, the worker's files are removed, at the
-latest at the next start.
+after a pause that doubles each time. If a log was deleted, truncated or taken offline meanwhile, the worker's files are removed, in this
+run or at the next start.
 """
 
 from __future__ import annotations

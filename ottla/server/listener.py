@@ -152,8 +152,8 @@ class Listeners:
 
     def sweep(self, ticks_max: int) -> None:
         """Closes connections that have been idle for more than `ticks_max` calls: the client has sent nothing and taken no answer, although
-        an answer waits for it or no request is running. A connection that no longer reads because its requests wait is idle too: it does
-        not notice that its client has closed, so the requests would wait to their end, up to 24 days."""
+        an answer waits for it or no request is running. A connection that no longer reads because its requests wait is idle, too. Such a
+        connection does not notice that its client has closed it, so the requests would wait until their timeout, up to 24 days."""
         for connection in list(self.connections):
             channel = connection.channel
             if channel.bytes_sent != connection.bytes_taken:

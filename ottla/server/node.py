@@ -334,9 +334,9 @@ class Node:
     # Life
 
     def start(self, on_ready: Callable[[], object], on_refused: Callable[[str], object]) -> None:
-        """Starts the broker. Calls `on_ready` when a controller has sent its replicas and this broker has opened all that it can open, or
-        `on_refused` with the reason if the registration is refused; on a single broker before `start` returns, unless the metadata store
-        cannot be written. Raises `StorageError` or `AddressError`."""
+        """Starts the broker. Calls `on_ready` when a controller has sent the replicas of this broker, and the broker has opened all
+        replicas that it can open. Calls `on_refused` with the reason if the registration is refused. A single broker is ready before
+        `start` returns, unless the metadata store cannot be written. Raises `StorageError` or `AddressError`."""
         self.endpoints = self.listeners.bind(self.config.endpoints)
 
         def ready() -> None:

@@ -326,8 +326,8 @@ class ReplicaChanges:
             self._partitions.drop([known])
 
     def _is_replaceable(self, state: ReplicaRole) -> bool:
-        """Whether this replica may give up damaged or missing records. It may if another replica leads and this one is neither in sync nor
-        eligible, or if this one was elected although records may be lost."""
+        """Whether this replica may give up damaged or missing records. It may if another replica leads, and this broker's replica is
+        neither in sync nor eligible. It also may if this broker's replica was elected although records may be lost."""
         wanted, own = state.partition, self._broker_id
         if wanted.leader == own:
             return wanted.loss_epoch == wanted.leader_epoch

@@ -5,8 +5,8 @@ The examination ends when the member has enough, or at the limit of records in f
 are not in the log (compaction) or must not be delivered (control batches, aborted transactions) are archived at the same time.
 
 In the mode `batch_optimized` a member gets whole log batches, so it may get more records than it wants. In the mode `record_limit`
-(KIP-1206) it never does. If the limit of deliveries is above two, records that have used half of their deliveries, and at least two, are
-delivered in smaller and smaller groups, and one by one for the last time. Otherwise a record that makes readers fail would cause the
+(KIP-1206) it never does. If the limit of deliveries is above two, records that have used half of their deliveries (at least two) are
+delivered in smaller and smaller groups. Their last delivery is one by one. Otherwise a record that makes readers fail would cause the
 archiving of its neighbours.
 
 Invariants: only available records are acquired, so no record has two owners; each delivery raises the delivery count by one.

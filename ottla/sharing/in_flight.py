@@ -76,7 +76,7 @@ class OffsetRun:
         return self.state is AVAILABLE
 
     def is_alike(self, other: OffsetRun) -> bool:
-        """Whether the two runs may be joined: they have equal states, counts and locks, and neither has a planned change."""
+        """Whether the two runs may be joined: they have equal states, counts and locks, and no planned change."""
         return (
             self.state is other.state
             and self.delivery_count == other.delivery_count

@@ -239,7 +239,7 @@ class _Queue:
             self._persister.emptied(self._key, self)
 
     def give_up(self, result: StateResult) -> None:
-        """Fails all calls, because one call has used all of its attempts, or because the broker stops."""
+        """Fails all calls. The reason: one call has used all of its attempts, or the broker stops."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -6,8 +6,8 @@ has reserved memory for this run and one more (`RESERVED_BATCHES`). Groups with 
 continue; only writes that make more gaps are refused.
 
 Before a write is refused, its state is reduced: it loses the delivery counts of available records, and the difference between accepted and
-archived records in the completed run at the start. Completed records are never dropped, and neither are records that are still to be copied
-to the dead-letter topic, which are not completed.
+archived records in the completed run at the start. Completed records are never dropped. Records that are still to be copied to the
+dead-letter topic are not completed, but are never dropped either.
 """
 
 from __future__ import annotations

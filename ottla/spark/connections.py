@@ -98,7 +98,8 @@ def ask(connection: ClusterConnection, option: str, question: Callable[[Client],
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Wraps functions that Spark calls, so that Spark shows a `PipelineError` without a stack trace, because the message is sufficient.
+    """Wraps functions that Spark calls, so that Spark shows a `PipelineError` without a stack trace. The message of such an error is
+    sufficient.
 
     In Spark's Python workers, which end with their first error, it sets the environment variable SPARK_HIDE_TRACEBACK, and tunes the memory
     (`freeze_imports`). It changes nothing in other processes.

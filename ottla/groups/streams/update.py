@@ -28,8 +28,8 @@ def tag_keys(shard: GroupShard, group_id: str) -> tuple[str, ...]:
 
 
 def may_assign(shard: GroupShard, group: StreamsGroup, now_ms: int) -> bool:
-    """Whether a new target must be made now: the group's epoch is newer than the target's, no update is running, the group does not
-    wait for more members, and the target is old enough."""
+    """Whether a new target must be made now. Four conditions must be true: the group's epoch is newer than the target's, no update is
+    running, the group does not wait for more members, and the target is old enough."""
     if group.epoch <= group.target_epoch or group.group_id in shard.updates:
         return False
     return _has_rested(shard, group, now_ms)

@@ -3,9 +3,9 @@
 Behaviour: the group starts again at the given offset of each partition, and the stored state of records in flight is deleted. The principal
 needs READ on the group. A group with members gets NON_EMPTY_GROUP, a group of another type GROUP_ID_NOT_FOUND. A group that does not exist
 is created, unless every partition is refused. Each partition has its own result: TOPIC_AUTHORIZATION_FAILED if the principal may not read
-the topic, UNKNOWN_TOPIC_OR_PARTITION, COORDINATOR_NOT_AVAILABLE while an earlier state is being deleted or, for a partition without a
-state, if memory is full, or the error of its share coordinator. The offset is not compared with the log until a member fetches from the
-partition. While the feature `share.version` is at level 0, the answer is UNSUPPORTED_VERSION.
+the topic, UNKNOWN_TOPIC_OR_PARTITION, COORDINATOR_NOT_AVAILABLE, or the error of its share coordinator. COORDINATOR_NOT_AVAILABLE means
+that an earlier state is being deleted, or that the partition has no state and memory is full. The offset is not compared with the log until
+a member fetches from the partition. While the feature `share.version` is at level 0, the answer is UNSUPPORTED_VERSION.
 
 Version notes: there is one version.
 """

@@ -1,8 +1,8 @@
 """Reads the log for share partitions: finds the batches of a slice, the batches that may be delivered, and the first offset of a group.
 
 A slice may have megabytes, while a member acquires a few hundred records, so the slice is read in windows, only as far as needed. Control
-batches are never delivered. To a group that reads committed data, neither are the batches of aborted transactions. Each transaction in
-`Aborted` is aborted from its first offset to its producer's marker.
+batches are never delivered. To a group that reads committed data, batches of aborted transactions are not delivered either. Each
+transaction in `Aborted` is aborted from its first offset to its producer's marker.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The log is copied into a directory `<topic>-<partition>.<unique>-future` of the other log directory, in pieces that are read in a thread and
 appended on the loop. When little remains, the copy replaces the log (`storage/future_log.py`). The log is not compacted meanwhile. Replicas
-are copied in the order of the starts of their moves, at most `num.replica.alter.log.dirs.threads` at a time (if it is not set, as many as
-there are log directories) and at most `AT_A_TIME_MAX`. All copies share `replica.alter.log.dirs.io.max.bytes.per.second`.
+are copied in the order in which their moves were started. The number of copies at a time is limited by `num.replica.alter.log.dirs.threads`
+(default: the number of log directories) and by `AT_A_TIME_MAX`. All copies share `replica.alter.log.dirs.io.max.bytes.per.second`.
 
 The directory of the copy marks an unfinished move. So the move continues when the replica is opened again: after a restart, or when a
 failed directory works again. An unreadable copy is made again. A request with another destination removes the old copy; a request for the

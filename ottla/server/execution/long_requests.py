@@ -4,13 +4,15 @@ order.
 A request with many elements is split into small requests. The handler answers each of them, and the answers are joined (`splitting.py`). A
 handler with long work returns a task instead. If the queue is empty (no unfinished request, no connection that waits for its turn), the
 first time slice runs immediately, so a small request is answered without a wait. The rest alternates with other unfinished requests
-(`base/loop/turns.py`). The connection executes no other request until this one has been executed; its answer may still be given later.
+(`base/loop/turns.py`). The connection executes no other request until the long request has been executed; the answer of the long request
+may still be given later.
 
 Bounds. At most `SMALL_AT_ONCE_MAX` small and `LARGE_AT_ONCE_MAX` large requests run at a time, because a decoded request consists of many
-objects. Further requests wait; large ones are not decoded yet. A request that has waited for a replica or the controller is no longer
-included in these numbers. The encoded part of an answer is charged to the memory of its connection. At most `PIECES_OUTSTANDING_MAX` pieces
-of a request wait at a time for a replica or the controller; while they wait, requests of other connections are executed. Once the answer is
-larger than `ottla.response.max.bytes`, all further pieces are answered with POLICY_VIOLATION without calling the handler.
+objects. Further requests wait; large requests among them are not decoded yet. A request that has waited for a replica or the controller is
+no longer included in these numbers. The encoded part of an answer is charged to the memory of its connection. At most
+`PIECES_OUTSTANDING_MAX` pieces of a request wait at a time for a replica or the controller; while they wait, requests of other connections
+are executed. Once the answer is larger than `ottla.response.max.bytes`, all further pieces are answered with POLICY_VIOLATION without
+calling the handler.
 """
 
 from __future__ import annotations
@@ -337,7 +339,7 @@ class LongRequest:
         return body
 
     def _leave_lane(self) -> None:
-        """Lets the next request of the lane begin, because this one is done or waits."""
+        """Lets the next request of the lane begin, because the present request is done or waits."""
         if self.has_begun and self.lane is not None:
             lane, self.lane = self.lane, None
             self._owner.done(lane)

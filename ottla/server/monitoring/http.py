@@ -1,10 +1,10 @@
 """A small HTTP server for probes, scrapes and the last lines of the log: `ottla.metrics.listen`.
 
-It answers GET and HEAD of a few paths and refuses everything else. The head of a request is bounded in size and time, the connections are
-bounded in number, and a peer that does not read is dropped, so no client can slow the broker down through this port. Concurrent scrapes
-share a page. When all connections are taken, a new connection replaces the one that has waited longest without a request. If all have a
-request, it replaces the one with the oldest request, so a health probe is always served. No answer contains a traceback, and no request
-changes anything.
+It answers GET and HEAD of a few paths and refuses everything else. No client can slow the broker down through this port: the head of a
+request has limits of size and time, the number of connections is limited, and a peer that does not read is dropped. Concurrent scrapes
+share a page. When all connections are taken, a new connection replaces the connection that has waited longest without a request. If all
+have a request, it replaces the one with the oldest request, so a health probe is always served. No answer contains a traceback, and no
+request changes anything.
 
 `/healthz`, `/readyz` and `/startupz` need no password, because a kubelet has none (`ottla.metrics.probes.open`); the reasons why a broker
 is not ready are shown only to clients that may read metrics. Without a password or token the broker refuses to open an address that is not
@@ -141,7 +141,7 @@ class HttpPort:
 
     @property
     def is_open_to_all(self) -> bool:
-        """Whether clients need neither a password nor a token."""
+        """Whether clients need no password and no token."""
         return self._access.is_open_to_all
 
     async def stop(self) -> None:
