@@ -32,7 +32,7 @@ class DependencyCheck:
         os.close(writer)
 
     def failure(self) -> str:
-        """Waits for the child. Returns one line that says what to install; empty if all packages can be loaded."""
+        """Waits for the child. Returns one line that says what to install, or an empty text if all packages can be loaded."""
         with os.fdopen(self._reader, encoding="utf-8", errors="replace") as reader:
             found = reader.read()
         with suppress(ChildProcessError):  # in a container, the first process may reap all children
@@ -41,7 +41,7 @@ class DependencyCheck:
 
 
 def failure_of(packages: Mapping[str, str]) -> str:
-    """Imports the packages. Returns one line for the first that cannot be loaded; empty if all can."""
+    """Imports the packages. Returns one line for the first package that cannot be loaded, or an empty text if all can be loaded."""
     for module, package in packages.items():
         try:
             import_module(module)

@@ -54,7 +54,7 @@ class NodeTree:
         return self._nodes.get(path)
 
     def children(self, path: str) -> list[str]:
-        """Returns the sorted names of the children; none if the node does not exist."""
+        """Returns the sorted names of the children. A node that does not exist has no children."""
         return sorted(self._children.get(path, ()))
 
     def child_count(self, path: str) -> int:

@@ -144,7 +144,7 @@ class BrokerConfig(_AllSettings):
 
     @property
     def advertised_endpoints(self) -> list[Endpoint]:
-        """Returns the configured addresses for clients; empty if the addresses of `endpoints` are advertised."""
+        """Returns the configured addresses for clients. The result is empty if the addresses of `endpoints` are advertised."""
         return parse_endpoints("advertised.listeners", self.advertised_listeners, self._protocols(), self.controller_listener_names)
 
     @property

@@ -204,7 +204,7 @@ class Channel(Protocol):
     def peer_port(self) -> int: ...
 
     def local_host(self) -> str:
-        """Returns the local address; empty if the connection is closed."""
+        """Returns the local address, or an empty text if the connection is closed."""
 
     def open(self, receiver: Receiver) -> None:
         """Starts to read. Called once, before any other method except `close`."""

@@ -245,7 +245,7 @@ def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: i
 
 
 def read_incarnation(data: bytes) -> str:
-    """Returns the ids of the registered broker's log directories, separated by commas; empty if there are none."""
+    """Returns the ids of the registered broker's log directories, separated by commas, or an empty text if there are none."""
     return str(read_json(data).get("incarnation", ""))
 
 

@@ -134,7 +134,7 @@ class ListenerMechanisms:
         return found[1]
 
     def _plain_users(self, listener: str) -> Mapping[str, str]:
-        """Returns the users of PLAIN; none if the setting was changed to an invalid value."""
+        """Returns the users of PLAIN, or no users if the setting was changed to an invalid value."""
         try:
             return self._config.of_listeners.plain_users(listener)
         except SettingError:

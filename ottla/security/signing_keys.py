@@ -162,7 +162,7 @@ class SigningKeys:
 
 
 def _algorithms(entry: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the algorithms whose signatures may be checked with a key; none if the key is not for signatures."""
+    """Returns the algorithms whose signatures may be checked with a key. The result is empty if the key is not for signatures."""
     operations = entry.get("key_ops")
     if entry.get("use", "sig") != "sig" or (operations is not None and "verify" not in operations):
         return ()

@@ -35,7 +35,8 @@ class Inbox:
         self.waits_for_broker = False
 
     def buffer(self) -> memoryview:
-        """Returns the buffer for the next received bytes; empty if there is no memory for them, and then reading is paused."""
+        """Returns the buffer for the next received bytes. If there is no memory for these bytes, reading is paused and the buffer is empty.
+        """
         if self.large is not None:
             return self.large.free_space()
         tail = self.tail

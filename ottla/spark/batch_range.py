@@ -274,7 +274,8 @@ def is_used(group: str) -> bool:
 
 
 def source_cluster(group: str) -> str:
-    """Returns the id of the cluster that the group's source reads; empty if no running source has planned a batch on this host."""
+    """Returns the id of the cluster that the group's source reads, or an empty text if no running source has planned a batch on this host.
+    """
     left = _read_entry(group)
     return left.cluster if left is not None and left.left_by and is_alive(left.left_by) else ""
 

@@ -245,7 +245,7 @@ def _text(offsets: BatchOffsets) -> str:
 
 
 def counted_range(batch_id: int, topic: str | None) -> BatchRange:
-    """Returns the range of a counted batch; empty if its partition is not chosen yet."""
+    """Returns the range of a counted batch. The range is empty if the batch's partition is not chosen yet."""
     if topic is None:
         return BatchRange({}, {}, is_counted=True)
     return _range_in(TopicPartition(topic, 0), batch_id)

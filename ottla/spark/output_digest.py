@@ -49,7 +49,7 @@ class OutputDigest:
         return sum(rows for rows, _ in self._parts.values())
 
     def text(self) -> str:
-        """Returns eight hexadecimal digits; empty if there are no rows."""
+        """Returns eight hexadecimal digits, or an empty text if there are no rows."""
         if not self._parts:
             return ""
         lines = (f"{partition.topic} {partition.partition} {rows} {crc:08x}\n" for partition, (rows, crc) in sorted(self._parts.items()))

@@ -47,7 +47,8 @@ BoundsByPartition = Mapping[TopicPartition, LogBounds]
 
 
 def wanted_timestamps(position: ReadPosition, partitions: Iterable[TopicPartition]) -> SourceOffsets:
-    """Returns the timestamps to look up for a position; empty if it needs none. Raises `OptionError` for a missing or unknown partition."""
+    """Returns the timestamps to look up for a position. The result is empty if the position needs no look-up. Raises `OptionError` for a
+    missing or unknown partition."""
     if position.kind == "timestamp":
         return dict.fromkeys(partitions, position.timestamp)
     if position.kind == "timestamps":

@@ -78,7 +78,7 @@ class SinkContents:
 
 
 def _configs_of(client: Client, topic: str) -> dict[str, str | None]:
-    """Returns the settings of a topic; none if the caller may not read them."""
+    """Returns the settings of a topic, or no settings if the caller is not permitted to read them."""
     try:
         return client.topic_configs(topic)
     except AuthorizationError:

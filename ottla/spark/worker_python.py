@@ -80,7 +80,7 @@ def _is_local(master: str) -> bool:
 
 
 def what_is_missing(python: str) -> str:
-    """Returns what an interpreter lacks for the format ottla, in a few words; empty if nothing is missing."""
+    """Returns, in a few words, what an interpreter lacks for the format ottla, or an empty text if nothing is missing."""
     import subprocess
 
     try:

@@ -106,7 +106,7 @@ def lines_text(lines: list[str]) -> str:
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """Returns the entries of an offset checkpoint of a log directory; none if the file does not exist."""
+    """Returns the entries of an offset checkpoint of a log directory. The result is empty if the file does not exist."""
     entries = read_lines(disk, path, lambda fields: (TopicPartition(fields[0], int(fields[1])), int(fields[2])), 3)
     return dict(entries or ())
 

@@ -277,7 +277,8 @@ def checked_settings(settings: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def unknown_setting(name: str) -> str:
-    """Returns an error text for a setting that neither Ottla nor Kafka knows, with the most similar name; empty for a known one."""
+    """Returns an error text for a setting that neither Ottla nor Kafka knows, with the most similar name, or an empty text for a known
+    setting."""
     from ottla.base.config import BROKER_SETTINGS
     from ottla.base.settings.known import is_known_to_kafka
     from ottla.base.settings.security import is_family_name

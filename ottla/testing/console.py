@@ -35,7 +35,7 @@ def terminal(config: pytest.Config) -> Iterator[bool]:
 
 
 def why_not(config: pytest.Config) -> str:
-    """Returns the reason why no console can wait for the user; empty if one can."""
+    """Returns the reason why no console can wait for the user, or an empty text if a console can wait."""
     if hasattr(config, "workerinput"):
         return "--ottla-console does not wait: a worker of pytest-xdist has no terminal; run the test with -n 0"
     with terminal(config) as has_user:

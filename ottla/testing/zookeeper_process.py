@@ -158,7 +158,7 @@ class ServerProcess(ChildProcess, ABC):
         self._is_port_fixed = True
 
     def ask(self, word: str) -> str:
-        """Returns the server's answer to a four-letter word; empty if there is none."""
+        """Returns the server's answer to a four-letter word, or an empty text if there is no answer."""
         try:
             with socket.create_connection((HOST, self.port), ANSWER_SECONDS_MAX) as connection:
                 connection.sendall(word.encode())

@@ -72,7 +72,7 @@ class ListenerValues:
         return self._value("max.connection.creation.rate") != INT_MAX or bool(self.connection_rates(endpoints))
 
     def mechanisms(self, endpoint: Endpoint) -> tuple[str, ...]:
-        """Returns the SASL mechanisms of a listener; none if its clients do not authenticate by SASL."""
+        """Returns the SASL mechanisms of a listener. The result is empty if the listener's clients do not authenticate by SASL."""
         return tuple(self.value(endpoint.name, "sasl.enabled.mechanisms")) if endpoint.is_authenticated_by_sasl else ()
 
     def plain_users(self, listener: str) -> dict[str, str]:

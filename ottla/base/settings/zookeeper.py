@@ -24,7 +24,7 @@ PEM = OneOf("PEM", any_case=True)
 
 
 def name_and_password(text: str | None) -> str:
-    """Returns why a text is not `user:password`; empty if it is, and for None."""
+    """Returns the reason why a text is not `user:password`, or an empty text if it is, or if it is None."""
     user, _, password = (text or "").partition(":")
     return "" if text is None or (user and password) else "Expected user:password"
 

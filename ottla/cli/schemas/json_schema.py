@@ -79,7 +79,7 @@ def _check_keywords(schema: Any, name: str, place: str) -> None:
 
 
 def _misfit(schema: Any, value: Any, place: str) -> str:
-    """Returns the reason why a value does not fit, with its place; empty when it fits."""
+    """Returns the reason why a value does not fit, with the place in the value, or an empty text if the value fits."""
     if isinstance(schema, bool):
         return "" if schema else f"{place} is not allowed"
     for keyword, wanted in schema.items():

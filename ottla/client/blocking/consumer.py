@@ -182,7 +182,7 @@ class Consumer:
     @_delivering
     @owned
     def poll(self, timeout_s: float) -> list[Fetched]:
-        """Returns the batches that have arrived, after at most `timeout_s`; empty if there are none.
+        """Returns the batches that have arrived, after at most `timeout_s`. The result is empty if there are none.
 
         The error of a partition is kept until all batches that have arrived are returned. The next call raises it.
         """

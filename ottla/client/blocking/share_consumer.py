@@ -141,7 +141,7 @@ class ShareConsumer:
     @_delivering
     @owned
     def poll(self, timeout_s: float) -> list[AcquiredRecord]:
-        """Returns the acquired records, after at most `timeout_s`; empty if there are none."""
+        """Returns the acquired records, after at most `timeout_s`. The result is empty if there are none."""
         membership = self.membership
         if membership is None:
             raise UsageError("subscribe before polling")

@@ -134,7 +134,7 @@ class _Leader:
         self.under_way = 0
 
     def choose(self) -> list[ProduceLane]:
-        """Returns the lanes whose next batch is part of the next request; empty if no batch may be sent now."""
+        """Returns the lanes whose next batch is part of the next request. The result is empty if no batch may be sent now."""
         chosen: list[ProduceLane] = []
         size = 0
         for lane in self.lanes if self.under_way < IN_FLIGHT_MAX else ():

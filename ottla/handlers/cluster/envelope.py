@@ -77,7 +77,7 @@ def answer_in(key: int, version: int, envelope: Any) -> Any:
 
 
 def address_bytes(host: str) -> bytes:
-    """Returns the address in Kafka's form, 4 or 16 bytes; empty if the client has none."""
+    """Returns the address in Kafka's form, 4 or 16 bytes, or no bytes if the client has no address."""
     try:
         return ipaddress.ip_address(host).packed
     except ValueError:
@@ -107,7 +107,7 @@ def client_of(envelope: EnvelopeRequest, sender: ConnectionInfo) -> ConnectionIn
 
 
 def host_of(address: bytes) -> str:
-    """Returns the address as text; empty if the bytes are no address."""
+    """Returns the address as text, or an empty text if the bytes are no address."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

@@ -491,7 +491,7 @@ class JoinedAnswer:
         yield from dispose_elements(elements)
 
     def frame(self, correlation_id: int) -> list[Any]:
-        """Returns the whole frame; empty if the client wants no answer."""
+        """Returns the whole frame, or no bytes if the client wants no answer."""
         if self.shell is None:
             return []
         written = [piece for run in sorted(self._written) for piece in self._written[run]]

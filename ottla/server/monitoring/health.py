@@ -21,7 +21,7 @@ class Health:
         self._has_been_ready = False
 
     def reasons(self) -> dict[str, str]:
-        """Returns the reasons why the broker is not ready, by the names of the checks; empty if it is ready."""
+        """Returns the reasons why the broker is not ready, by the names of the checks. The result is empty if the broker is ready."""
         reasons = {name: reason for name, check in self._checks.items() if (reason := check())}
         if not reasons:
             self._has_been_ready = True

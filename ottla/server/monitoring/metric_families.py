@@ -196,7 +196,7 @@ DIALECTS = {"confluent": "", "strimzi-reporter": "_total"}
 
 
 def alias(family: Family, dialect: str) -> str:
-    """Returns the family's name in another dialect; empty if it is the same."""
+    """Returns the family's name in another dialect, or an empty text if the name is the same."""
     if not family.per_second:
         return ""
     for prefix in (TRAFFIC, REQUESTS, "kafka_controller_controllerstats_", "kafka_server_sessionexpirelistener_"):

@@ -43,7 +43,7 @@ class TableFiles:
         return self.system.open_input_file(path)
 
     def below(self, directory: str) -> list[str]:
-        """Returns the paths of all files in a directory and in those below it; none if it does not exist."""
+        """Returns the paths of all files in a directory and in its subdirectories. The result is empty if the directory does not exist."""
         from pyarrow import fs
 
         found = self.system.get_file_info(fs.FileSelector(directory, allow_not_found=True, recursive=True))
