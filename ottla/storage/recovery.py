@@ -41,7 +41,7 @@ from ottla.storage.producers import CompletedTransaction, ProducerStates
 from ottla.storage.scan import NEVER, DamageError, scan_batches
 from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from ottla.storage.small_files import PARTITION_METADATA_FILE, read_cut, read_topic_id, write_first_topic_id, write_topic_id
-from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, aborted_between, aborted_entry, apply_batch, replay
+from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, aborted_between, aborted_entry, apply_stored_batch, replay
 from ottla.wire.batch_header import BatchHeader
 
 
@@ -366,7 +366,7 @@ class _Check:
             if header.base_offset >= point:
                 opening.epochs.assign(header.partition_leader_epoch, header.base_offset)
             if header.base_offset >= producers_from:
-                ended = apply_batch(opening.producers, header, batch)
+                ended = apply_stored_batch(opening.producers, file.path, position, header, batch)
                 if ended is not None and ended.last_offset >= point:
                     self.completed.append(ended)
         if segment.is_sealed and end < segment.end_offset and segment.end_offset > opening.compacted_end:

@@ -23,9 +23,10 @@ from ottla.storage.aborted import AbortedTransaction, AbortedTransactions
 from ottla.storage.file_renames import DELETED_SUFFIX
 from ottla.storage.producer_snapshot import HEAD_BYTES, snapshot_head
 from ottla.storage.producers import CompletedTransaction, ProducerStates
-from ottla.storage.segment import Segment
+from ottla.storage.scan import DamageError
+from ottla.storage.segment import LOG_SUFFIX, Segment
 from ottla.storage.small_files import read_whole, write_atomically
-from ottla.wire.batch_header import CONTROL_BIT, BatchHeader
+from ottla.wire.batch_header import CONTROL_BIT, BatchHeader, check_crc
 from ottla.wire.checksum import crc32c
 from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, read_control_record
 
@@ -152,18 +153,30 @@ def apply_batch(producers: ProducerStates, header: BatchHeader, batch: memoryvie
     return producers.apply_marker(header, header.base_offset, control.kind, control.coordinator_epoch)
 
 
+def apply_stored_batch(
+    producers: ProducerStates, path: str, position: int, header: BatchHeader, batch: memoryview
+) -> CompletedTransaction | None:
+    """Applies one batch that was read from the segment at `path`. Batches below the recovery point are read without a check of their CRC,
+    but a marker with a flipped bit could end a transaction in the wrong way. Raises `DamageError` for a marker with a wrong CRC.
+    """
+    if header.is_control and not check_crc(batch, 0, len(batch)):
+        message = f"{path}: the marker at {position} (offset {header.base_offset}) has a wrong CRC"
+        raise DamageError(message, path, position, header.base_offset)
+    return apply_batch(producers, header, batch)
+
+
 def replay(producers: ProducerStates, segments: Sequence[Segment], start: int, end: int) -> list[CompletedTransaction]:
     """Applies the batches of [start, end) to the producers. Returns the transactions that ended there."""
     completed = []
     for segment in segments:
         if start >= end or segment.base_offset >= end or (segment.is_sealed and segment.end_offset <= start):
             continue
-        for _, header, batch in segment.scan(segment.position_of(start)):
+        for position, header, batch in segment.scan(segment.position_of(start)):
             if header.base_offset >= end:
                 break
             if header.base_offset < start:
                 continue
-            ended = apply_batch(producers, header, batch)
+            ended = apply_stored_batch(producers, segment.path(LOG_SUFFIX), position, header, batch)
             if ended is not None:
                 completed.append(ended)
     return completed

@@ -11,6 +11,7 @@ from ottla.base.log_config import LogConfig
 from ottla.base.types import NO_LEADER_EPOCH
 from ottla.storage.log import Log
 from ottla.storage.recovery import offset_of
+from ottla.wire.batch_header import BATCH_OVERHEAD
 from tests.fakes.disk import MemDisk
 from tests.fakes.log_settings import log_settings
 from tests.fakes.randomness import SeededRandom
@@ -249,6 +250,23 @@ def test_damage_below_the_recovery_point_is_never_cut() -> None:
     memory(built).write_file(path, b"\0" * len(whole))
     with pytest.raises(StorageError, match=rf"offset {base} "):
         built.open(was_clean=False)
+
+
+@pytest.mark.parametrize("at", [BATCH_OVERHEAD, -1, 20], ids=["record", "end", "crc"])
+def test_a_damaged_marker_below_the_recovery_point_is_damage_of_the_log(at: int) -> None:
+    """Formerly a marker that could not be decoded ended the opening of all later logs, and a flipped kind was not noticed."""
+    built = LogBuilder()
+    built.append(batch_of(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
+    marker = built.append(marker_of(is_commit=True, producer_id=7))
+    built.append(batch_of())
+    built.log.flush()
+    built.checkpoint()
+    memory(built).write_back()
+    path = built.log.active.path(".log")
+    begin, end = next((at, at + found.size_bytes) for at, found, _ in built.log.active.scan(0) if found.base_offset == marker)
+    memory(built).flip_bits(path, begin + at if at > 0 else end + at)
+    with pytest.raises(StorageError, match=rf"marker at {begin} \(offset {marker}\) has a wrong CRC"):
+        built.kill()
 
 
 def test_a_log_truncated_just_before_the_crash_is_taken_as_it_is() -> None:
