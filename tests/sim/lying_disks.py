@@ -152,9 +152,11 @@ class LyingDisks:
         return self._overwrite(broker, bytes)
 
     def _misdirect(self, broker: ClusterBroker) -> str:
-        """Overwrites a batch with bytes of another log."""
+        """Overwrites a batch with bytes of another log. They begin within a batch: a whole batch with the expected offset would be valid
+        here, too, because no CRC covers the log that a batch belongs to.
+        """
         other = self._segment(broker)
-        data = broker.disk.read_file(other) if other else b""
+        data = broker.disk.read_file(other)[1:] if other else b""
         return self._overwrite(broker, lambda size: (data * (size // len(data) + 1))[:size]) if data else ""
 
     def _overwrite(self, broker: ClusterBroker, content: Callable[[int], bytes]) -> str:
