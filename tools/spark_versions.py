@@ -28,6 +28,7 @@ SINGLE_BATCH = (
 """Tests that expect more than one batch of Spark's trigger `availableNow`, which Spark before 4.2 does not make of a source in Python."""
 TESTS = (
     "tests/spark/test_source.py",
+    "tests/spark/test_stream_source.py",
     "tests/spark/test_spark_versions.py",
     "tests/spark_jobs/test_spark_versions.py",
     "tests/spark_jobs/test_pipeline.py",

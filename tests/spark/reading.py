@@ -39,3 +39,11 @@ def offsets(stored: Any) -> dict[tuple[str, int], int]:
     found = read_offsets(stored)
     assert found is not None
     return {(partition.topic, partition.partition): offset for partition, offset in found.offsets.items()}
+
+
+def batch_values(broker: BrokerHandle, **given: str) -> list[bytes]:
+    """Returns the values that a batch read gives."""
+    from ottla.spark.source import OttlaBatchReader
+
+    reader = OttlaBatchReader(options_of(broker, **given), None)
+    return [row[3] for row in values(reader, reader.partitions())]
