@@ -62,8 +62,8 @@ def restarted_brokers(state: ClusterState, own_id: int, *, is_own_new: bool) -> 
 
 
 def is_gone(state: ClusterState, broker: BrokerMetadata, gone: Mapping[int, int]) -> bool:
-    """Whether the process of this registration has ended although its session exists: the epoch is marked as dead, or is in `gone` and can
-    be marked."""
+    """Whether the process of this registration has ended although its session exists: its epoch is marked as dead, or can be
+    marked because it is one of the epochs in `gone`."""
     found_gone = None if state.noted_version is None else gone.get(broker.broker_id)
     return broker.epoch in (found_gone, state.dead.get(broker.broker_id))
 
@@ -76,8 +76,8 @@ def decide_brokers_changed(
     gone: Mapping[int, int] = NONE_GONE,
 ) -> Plan:
     """Decides about brokers that have registered (again) or ended. A new broker is added to the state after all partitions are written:
-    with earlier messages it would get the roles of its former registration. `gone` has the epochs of registered brokers whose processes
-    have ended; they are marked as dead."""
+    with earlier messages it would get the roles of its former registration. The epochs in `gone` are marked as dead: the
+    processes of these registered brokers have ended."""
     members: list[Change] = [BrokerRemoved(broker_id) for broker_id in left]
     members += [BrokerPut(broker) for broker in joined]
     epochs = {broker_id: broker.epoch for broker_id, broker in state.brokers.items() if broker_id not in left}

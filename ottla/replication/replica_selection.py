@@ -13,7 +13,7 @@ from ottla.replication.partition import Partition
 
 LEADER = -1
 RACK_AWARE = ("org.apache.kafka.common.replica.RackAwareReplicaSelector", "RackAwareReplicaSelector")
-"""The values of `replica.selector.class` with which consumers may read from a follower in their rack."""
+"""With these values of `replica.selector.class`, consumers may read from a follower in their rack."""
 
 
 def nearest_replica(partition: Partition, rack: str, offset: int, brokers: Mapping[int, BrokerMetadata]) -> int:

@@ -211,7 +211,7 @@ def _gone(batch: PlannedBatch, partition: TopicPartition) -> str:
     if batch.table:
         return (
             f"the table has no offset for {partition}: it was made again, or another table was meant; the option "
-            " trustCheckpoint=true continues from the checkpoint"
+            "trustCheckpoint=true continues from the checkpoint"
         )
     return (
         f"the group no longer has an offset for {partition}: it has expired (offsets.retention.minutes), or the topic was deleted; "

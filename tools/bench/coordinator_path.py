@@ -1,6 +1,6 @@
 """Counts the work of requests to a coordinator, as `write_path.py` does: calls, calls of builtins, and instructions of Python.
 
-usage: python -m tools.bench.coordinator_path [--requests 200] [--functions 0]
+usage: python -m tools.bench.coordinator_path [--requests 300] [--functions 0]
 
 One broker, whose internal topics have one replica. A client sends one request at a time: Heartbeat of the only member of a classic group,
 OffsetCommit of one partition, and transactions of AddPartitionsToTxn and EndTxn.
@@ -8,10 +8,9 @@ OffsetCommit of one partition, and transactions of AddPartitionsToTxn and EndTxn
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,7 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tools.bench.brokers import launch
-from tools.bench.report import machine
-from tools.bench.write_path import Counts, WatchedBroker, by_step, count, print_table, total
+from tools.bench.write_path import Counts, WatchedBroker, count, report
 
 TOPIC, GROUP, TRANSACTIONAL_ID = "coordinated", "group", "transactional-id"
 RETRIED = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
@@ -117,20 +115,5 @@ def measure(requests: int) -> dict[str, Counts]:
             process.stop()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=200)
-    parser.add_argument("--functions", type=int, default=0)
-    args = parser.parse_args(argv)
-    found = measure(args.requests)
-    print(f"{machine()}; {args.requests} requests of each")
-    print_table("one request", {name: total(counts) for name, counts in found.items()})
-    for name, counts in found.items():
-        print_table(f"{name}: step", by_step(counts))
-        if args.functions:
-            print_table(f"{name}: function", dict(sorted(counts.items(), key=lambda one: -one[1].instructions)[: args.functions]), 1)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(None, __doc__, measure))

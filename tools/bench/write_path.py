@@ -1,7 +1,7 @@
 """Counts the work of one replicated write on the leader and on a follower, and of one-record requests, by step: calls, calls of builtins,
 and instructions of Python. Other work of the machine does not change these numbers.
 
-usage: python -m tools.bench.write_path [--writes 300] [--functions 0]
+usage: python -m tools.bench.write_path [--requests 300] [--functions 0]
 
 Three brokers run as processes. A client sends one request at a time: Produce with acks=all to a topic with three replicas, then Produce and
 Fetch of one record to a topic with one replica. `--functions N` also prints the N functions with the most instructions.
@@ -162,13 +162,14 @@ def print_table(title: str, counts: Mapping[str, Work], digits: int = 0) -> None
         print(f"| {name} | {' | '.join(f'{value:,.{digits}f}' for value in work)} |")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--writes", type=int, default=300)
+def report(argv: Sequence[str] | None, description: str | None, measure: Callable[[int], dict[str, Counts]]) -> int:
+    """Runs the program of a benchmark: `measure` returns the work of one request of each kind, for a number of requests."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--functions", type=int, default=0)
     args = parser.parse_args(argv)
-    found = measure(args.writes)
-    print(f"{machine()}; {args.writes} requests of each")
+    found = measure(args.requests)
+    print(f"{machine()}; {args.requests} requests of each")
     print_table("one request", {name: total(counts) for name, counts in found.items()})
     for name, counts in found.items():
         print_table(f"{name}: step", by_step(counts))
@@ -178,4 +179,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(None, __doc__, measure))

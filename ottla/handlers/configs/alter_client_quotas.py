@@ -1,7 +1,7 @@
 """AlterClientQuotas: set and remove quotas.
 
 Behaviour: sets or removes quotas of users, of client ids, of pairs of both, or of addresses. Each entry has its own result. A null name
-stands for the default entity. If several entries have the same entity, all of them except the first get INVALID_REQUEST. An entry with more
+means the default entity. If several entries have the same entity, all of them except the first get INVALID_REQUEST. An entry with more
 than `TYPES_MAX` parts, or with a part or a quota twice, gets it too.
 
 Version notes: KIP-546, addresses by KIP-612. 1 is flexible.
