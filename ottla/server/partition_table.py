@@ -8,6 +8,7 @@ a topic was deleted while a directory was offline, its logs there are removed la
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ottla.base.bounded_cache import BoundedCache
@@ -165,6 +166,8 @@ class PartitionTable:
         noted = directory.noted(key, topic_id)
         try:
             opened = self._open_log(directory, str(key), key, noted, config, directory.proof(key, topic_id), is_replaceable)
+            if directory.has_stale_offsets(topic_id, key.partition):
+                opened.durability.restart(opened.log_start_offset, opened.directory)  # the next recovery ignores the old offsets
         except StorageError as error:
             self._unopened[key] = error
             self._names[topic_id] = key.topic
@@ -192,10 +195,10 @@ class PartitionTable:
                 other.ledger.free(topic_id, partition)
         enter(opened, directory.ledger.row(topic_id, partition))
 
-    def _free_rows(self, key: TopicPartition, topic_id: bytes) -> None:
+    def _on_removed(self, key: TopicPartition, topic_id: bytes) -> None:
         for directory in self._directories:
             if directory.is_claimed:
-                directory.ledger.free(topic_id, key.partition)
+                directory.on_removed(topic_id, key.partition)
 
     def _open_log(
         self, directory: LogDirectoryState, name: str, key: TopicPartition, noted: LogOffsets, config: LogConfig,
@@ -282,7 +285,7 @@ class PartitionTable:
         path = partition.log.directory
         try:
             deleted = partition.log.delete()
-            self._free_rows(key, topic_id)
+            self._on_removed(key, topic_id)
             return deleted
         except StorageError:
             self._undeleted[path] = topic_id
@@ -295,7 +298,7 @@ class PartitionTable:
         self._awaited.pop(key, None)
         if topic_id not in self._by_id:
             self._names.pop(topic_id, None)
-        self._free_rows(key, topic_id)
+        self._on_removed(key, topic_id)
         for directory in self._found.get(str(key), ()):
             path = f"{directory.path}/{key}"
             target = self._delete_directory(path, topic_id)
@@ -421,7 +424,8 @@ class PartitionTable:
                 self._judge_missing(key, topic_id, is_replaceable)
             directory = self._place(key)
             directory.forget(key)
-            self._free_rows(key, topic_id)
+            if any(place.is_claimed and place.ledger.has(topic_id, key.partition) for place in self._directories):
+                self._on_removed(key, topic_id)
         if not directory.is_online:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline: {directory.reason}")
         return directory
@@ -491,9 +495,5 @@ class PartitionTable:
         online = [directory for directory in online if not directory.is_cordoned] or online
         if len(online) == 1:
             return online[0]
-        counts = {directory.path: 0 for directory in online}
-        for partition in self.all():
-            path = self.directory_of(partition).path
-            if path in counts:
-                counts[path] += 1
+        counts = Counter(self.directory_of(partition).path for partition in self.all())
         return min(online, key=lambda directory: counts[directory.path])

@@ -330,3 +330,33 @@ def test_i44_after_a_failed_sync_and_a_kill_the_tail_of_a_log_is_written_again()
     disk.crash()
     _, partition = started()
     assert partition.log.log_end_offset == 3
+
+
+def test_a_replica_created_again_does_not_inherit_the_recovery_point_of_the_former_one() -> None:
+    """A replica is removed and created again before the next round of checkpoints, and a power failure tears its unsynced log. The
+    checkpoint still has the former log's recovery point, below which the torn batches would count as damage."""
+    key, ends = TopicPartition("t", 0), set()
+    for seed in range(40):
+        disk = MemDisk("/data")
+
+        def started(boot_id: str, disk: MemDisk = disk) -> tuple[LogDirectoryState, PartitionTable]:
+            directory = LogDirectoryState(disk, "/data", boot_id=boot_id)
+            directory.claim(0, "cluster", SeededRandom(1))
+            directory.note_boot()
+            metadata = ClusterMetadata()
+            return directory, PartitionTable(
+                disk, ManualClock(), [directory], make_partition, metadata=metadata, producers_max=lambda: 1000
+            )
+
+        directory, table = started("first boot")
+        former = table.open(key, FIRST, log_settings(), is_new=True)
+        append(former, 10)
+        former.log.flush()
+        assert directory.plan_checkpoints(table.all())() is None
+        assert table.delete(key, FIRST) is not None
+        append(table.open(key, FIRST, log_settings(), is_new=True), 5)
+        disk.crash(SeededRandom(seed))
+        _, table = started("second boot")
+        ends.add(table.open(key, FIRST, log_settings(), is_new=True).log.log_end_offset)
+    assert ends <= {*range(6), 10}, "the log ends where it was torn, or the removal itself was lost"
+    assert len(ends & set(range(6))) > 1, "no log was torn"

@@ -21,7 +21,7 @@ from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.replication.partition import Partition
 from ottla.storage import generations, small_files
-from ottla.storage.ledger import UNKNOWN, Ledger, Proof
+from ottla.storage.ledger import UNKNOWN, Key, Ledger, Proof
 from ottla.storage.log import Log
 from ottla.storage.offset_checkpoints import LogOffsets, read_entries, write_entries, write_watermarks
 from ottla.storage.small_files import Boot, MetaProperties
@@ -73,6 +73,8 @@ class LogDirectoryState:
         self.copies: dict[TopicPartition, tuple[Partition, Log]] = {}
         """The open copies in this directory of logs that are moved here from other directories."""
         self._closed: dict[TopicPartition, LogOffsets] = {}  # the noted offsets of logs that are not open
+        self._removed: dict[Key, int] = {}  # replicas that checkpoints on the disk may still have: the last round before the removal
+        self._last_begun = self._last_written = 0  # the numbers of two rounds of checkpoints
         self.is_claimed = False
         """Whether its owner was checked and its checkpoints were read. False for a directory that could not be read at the start, until it
         is online."""
@@ -206,6 +208,15 @@ class LogDirectoryState:
         self._closed.pop(key, None)
         self.clean_offsets.pop(key, None)
 
+    def on_removed(self, topic_id: bytes, partition: int) -> None:
+        """Frees the replica's row. Until the next round of checkpoints the files still have the offsets of its log."""
+        self.ledger.free(topic_id, partition)
+        self._removed[topic_id, partition] = self._last_begun
+
+    def has_stale_offsets(self, topic_id: bytes, partition: int) -> bool:
+        """Whether a start after a power failure may find the offsets of an earlier log of this replica, which was removed."""
+        return self._removed.get((topic_id, partition), -1) >= self._last_written
+
     def _offsets_of(self, partition: Partition) -> LogOffsets:
         key, found = partition.topic_partition, partition.log
         clean_offset = self.clean_offsets.get(key, 0)
@@ -269,6 +280,8 @@ class LogDirectoryState:
 
     def plan_in_steps(self, pieces: Iterable[Iterable[Partition]]) -> Generator[None, None, Callable[[], StorageError | None]]:
         """Like `plan_checkpoints`, in steps of some partitions. For a partition that changes meanwhile, old or new offsets are written."""
+        self._removed = {key: number for key, number in self._removed.items() if number >= self._last_written}
+        self._last_begun = begun = self._last_begun + 1
         found: dict[TopicPartition, LogOffsets] = {}
         for piece in pieces:
             here = [partition for partition in piece if partition.log.directory.rpartition("/")[0] == self.path]
@@ -285,6 +298,7 @@ class LogDirectoryState:
                 self.ledger.sync()
             except StorageError as error:
                 return error
+            self._last_written = begun
             return None
 
         return write
