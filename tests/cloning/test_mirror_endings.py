@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,6 +19,7 @@ from ottla.cloning.mirror import mirror as engine
 from ottla.cloning.mirror import reading
 from ottla.cloning.mirror.mirror import Mirror, MirrorRequest
 from ottla.cloning.mirror.state import State
+from ottla.cloning.mirror.survey import survey
 from ottla.cloning.plan import CloneError
 from ottla.testing.broker import Broker
 from ottla.wire.batch_header import iter_batches
@@ -104,6 +107,13 @@ def test_a_damaged_partition_of_the_source_waits_alone(topic: str, is_exact: boo
             producer.produce(topic, b"another partition", partition=1)
         assert happens(lambda: has(there, topic, 1, partition=1)) and has(there, topic, 5)
         assert run.state["topics"][0]["error"] is None and run.state["topics"][0]["state"] == "mirroring"
+        if is_exact:
+            waiting, other = survey(client, there, [topic])["topics"][0]["partitions"]
+            assert f"damaged at the source: the batch at offset 5 of {topic}-0" in waiting["error"] and waiting["lag"] == 10
+            assert other["error"] is None
+            words = [sys.executable, "-m", "ottla", "mirror", source.direct_server, target.direct_server, "--topics", topic, "--status"]
+            shown = subprocess.run(words, capture_output=True, text=True, check=True)
+            assert shown.stderr.startswith(f"{topic}-0 waits alone: damaged at the source") and shown.stderr.count("\n") == 1
         if is_exact:
             with pytest.raises(CloneError, match=f"{topic}-0 is damaged at the source: the batch at offset 5"):
                 graduate(source, target, topic)

@@ -39,6 +39,8 @@ class MirrorRow(Row):
     lag: int | None = None
     rate: int | None = None
     """Offsets per second that the target got during the look."""
+    error: str | None = None
+    """Damage of the source at which the partition waits."""
 
 
 @command(
@@ -176,7 +178,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def _print(state: State, output: Output) -> int:
     rows = [
-        MirrorRow(topic["topic"], one["partition"], topic["state"], one["source_end"], one["end"], one["lag"], one["rate"])
+        MirrorRow(topic["topic"], one["partition"], topic["state"], one["source_end"], one["end"], one["lag"], one["rate"], one["error"])
         for topic in state["topics"]
         for one in topic["partitions"]
     ]
@@ -184,10 +186,13 @@ def _print(state: State, output: Output) -> int:
     for topic in state["topics"]:
         if topic["error"]:
             output.note(f"{topic['topic']}: {topic['error']}")
-        elif topic["state"] == "mirroring" and _is_still(topic["partitions"]):
+        for one in topic["partitions"]:
+            if one["error"]:
+                output.note(f"{topic['topic']}-{one['partition']} waits alone: {one['error']}")
+        if topic["state"] == "mirroring" and _is_still(topic["partitions"]):
             output.note(f"{topic['topic']}: the target lacks records and got none for a second; does the mirror run?")
     return output.verdict(all(topic["state"] != "failed" for topic in state["topics"]))
 
 
 def _is_still(partitions: Sequence[dict[str, Any]]) -> bool:
-    return any(one["lag"] for one in partitions) and not any(one["rate"] for one in partitions)
+    return any(one["lag"] and not one["error"] for one in partitions) and not any(one["rate"] for one in partitions)

@@ -34,9 +34,8 @@ def test_status_and_graduation(offline: Ottla, broker: Broker, other: Broker, or
     done = offline(*words, "--graduate")
     assert (done.code, done.out) == (0, f"Graduated {orders}: it is writable at {other.direct_server}.\n"), done
     found = offline(*words, "--status", "-o", "json").json()
-    assert found == {
-        "partitions": [{"topic": orders, "partition": 0, "state": "graduated", "source_end": 5, "end": 5, "lag": 0, "rate": 0}], "lag": 0,
-    }  # fmt: skip
+    row = {"topic": orders, "partition": 0, "state": "graduated", "source_end": 5, "end": 5, "lag": 0, "rate": 0, "error": None}
+    assert found == {"partitions": [row], "lag": 0}
     assert [record.value for record in other.records(orders)] == [b"0", b"1", b"2", b"3", b"4"]
 
 
