@@ -33,7 +33,6 @@ PASSES = 3
 """Iterations of the loop after a step, for callbacks that its timers have scheduled."""
 SETTLE_SECONDS_MAX = 10.0
 """How long a step waits for its work in threads."""
-POLL_SECONDS = 0.0005
 TEN_YEARS_MS = 10 * 366 * 86_400_000
 
 
@@ -43,6 +42,8 @@ class CountedThreads(LoopThreads):
     def __init__(self, loop: AbstractEventLoop) -> None:
         super().__init__(loop)
         self.pending = 0
+        self._delivered: asyncio.Future[None] | None = None
+        """What `settle` waits for."""
 
     def run(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
         self.pending += not self._is_closed
@@ -50,7 +51,28 @@ class CountedThreads(LoopThreads):
 
     def _deliver(self, finished: Future[Any], done: Callable[[Any], object]) -> None:
         self.pending -= 1
-        super()._deliver(finished, done)
+        try:
+            super()._deliver(finished, done)
+        finally:
+            if not self.pending:
+                self._wake()
+
+    async def settle(self, seconds_max: float) -> None:
+        """Waits until all results are delivered, at most `seconds_max`. It does not poll, because an event loop that polls takes the time
+        of the threads that it waits for."""
+        if not self.pending:
+            return
+        self._delivered = self._loop.create_future()
+        limit = self._loop.call_later(seconds_max, self._wake)
+        try:
+            await self._delivered
+        finally:
+            limit.cancel()
+            self._delivered = None
+
+    def _wake(self) -> None:
+        if self._delivered is not None and not self._delivered.done():
+            self._delivered.set_result(None)
 
 
 class _Timer:
@@ -169,11 +191,9 @@ class MovableTime:
 
     async def _settle(self) -> None:
         """Waits for callbacks and for work in threads. It waits for the work of other requests too, so the wait has a limit."""
-        deadline = self._loop.time() + SETTLE_SECONDS_MAX
         for _ in range(PASSES):
             await asyncio.sleep(0)
-        while self._threads.pending and self._loop.time() < deadline:
-            await asyncio.sleep(POLL_SECONDS)
+        await self._threads.settle(SETTLE_SECONDS_MAX)
 
     # While the clock runs
 

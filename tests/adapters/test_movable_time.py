@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+import pytest
+
+from ottla.adapters import movable_time
 from ottla.adapters.movable_time import STEPS, CountedThreads, MovableTime
 
 T = TypeVar("T")
@@ -87,6 +91,39 @@ def test_work_in_threads_has_ended_before_time_moves_on() -> None:
 
     (done_at_ms,) = run(work)
     assert 10_000 <= done_at_ms <= 10_000 + WEEK_MS // STEPS
+
+
+def test_the_loop_sleeps_while_work_in_threads_is_awaited() -> None:
+    async def work(moved: MovableTime) -> int:
+        passes = 0
+
+        def count() -> None:
+            nonlocal passes
+            passes += 1
+
+        loop = asyncio.get_running_loop()
+        real = loop._run_once  # type: ignore[attr-defined]
+        loop._run_once = lambda: (count(), real())  # type: ignore[attr-defined]
+        moved.call_later(1_000, lambda: moved._threads.run(lambda: time.sleep(0.2), lambda _: None))
+        await moved.advance(2_000)
+        return passes
+
+    assert run(work) < 50
+
+
+def test_work_that_takes_too_long_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(movable_time, "SETTLE_SECONDS_MAX", 0.01)
+
+    async def work(moved: MovableTime) -> int:
+        is_released = threading.Event()
+        moved.call_later(1_000, lambda: moved._threads.run(is_released.wait, lambda _: None))
+        await moved.advance(1_001)
+        try:
+            return moved._threads.pending
+        finally:
+            is_released.set()
+
+    assert run(work) == 1
 
 
 def test_an_exception_of_a_timer_is_the_loops_and_time_moves_on() -> None:
