@@ -139,6 +139,8 @@ class Sampler:
         """All groups of the last look."""
         self.lags: dict[str, dict[str, int]] = {}
         """The lag of the last look by group and topic."""
+        self.commit_texts: dict[str, str] = {}
+        """The metadata of a committed offset of each group that has any."""
         self._ends: dict[str, int] = {}
         self._lags: dict[str, int] = {}
         self._counts: dict[str, float] = {}
@@ -196,7 +198,7 @@ class Sampler:
         """Returns the first `groups_max` listed groups without share groups, largest lag first, and the number of all groups. Omits groups
         with offsets that cannot be read."""
         listed = self.listed = group_admin.list_groups(self._cluster)
-        self.lags = {}
+        self.lags, self.commit_texts = {}, {}
         rows, lags = [], {}
         wanted = [found for found in listed if found.type.lower() != "share"][: self._groups_max]
         offsets = group_admin.committed_offsets_of(self._cluster, wanted)
@@ -205,6 +207,8 @@ class Sampler:
             if committed is None or isinstance(committed, ApiError):
                 continue  # it was deleted, moved to another coordinator, or may not be seen
             by_topic = self.lags[group.group_id] = dict[str, int]()
+            if text := next((one.metadata for one in committed.values() if one.metadata), ""):
+                self.commit_texts[group.group_id] = text
             for partition, found in committed.items():
                 if partition in ends:
                     by_topic[partition.topic] = by_topic.get(partition.topic, 0) + max(0, ends[partition] - found.offset)

@@ -68,7 +68,8 @@ class TopicSettings(NamedTuple):
 
 
 class View(NamedTuple):
-    """The cluster as it was at `at_s` (seconds since 1970). `metadata` is the answer with all topics, `lags` the lag by group and topic.
+    """The cluster as it was at `at_s` (seconds since 1970). `metadata` is the answer with all topics, `lags` the lag by group and topic,
+    `commit_texts` the metadata of a committed offset of each group that has any.
     `settings` lacks topics whose settings are not known or which this identity may not see. `exported` has the metrics of the brokers that
     export them. `last_records` has the time of the newest record by topic, in milliseconds since 1970: if the topic has grown since the
     console was started, the time of the last sample that showed growth; otherwise the record's own timestamp."""
@@ -79,6 +80,7 @@ class View(NamedTuple):
     topics: dict[str, MetadataResponseTopic]
     groups: list[ListedGroup]
     lags: dict[str, dict[str, int]]
+    commit_texts: dict[str, str]
     directories: list[Directory]
     disk_note: str
     settings: Mapping[str, TopicSettings]
@@ -180,7 +182,8 @@ class Snapshot:
             self._ask_settings(topics)
         self._note_last_records(look, topics)
         view = View(
-            time.time(), look, answer, topics, self._sampler.listed, self._sampler.lags, self._directories, self._disk_note,
+            time.time(), look, answer, topics, self._sampler.listed, self._sampler.lags, self._sampler.commit_texts,
+            self._directories, self._disk_note,
             self._settings, dict(self.ports.exported), dict(self._last_records),
         )  # fmt: skip
         self._note(view)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ottla.client import Committed, TopicPartition
 from ottla.client.blocking.client import Client
 from ottla.client.blocking.cluster import Cluster
+from ottla.spark.tables.position import TableCommit
 from ottla.testing.broker import Broker
+from tests.clients.broker_process import eventually
 from tests.console.world import Visitor
-from tests.spark.relay_by_hand import HandMadePipeline
+from tests.spark.relay_by_hand import HandMadePipeline, batch_of
 
 
 def test_a_pipeline_is_listed_described_and_proved(visitor: Visitor, broker: Broker, cluster: Cluster) -> None:
@@ -24,6 +29,25 @@ def test_a_pipeline_is_listed_described_and_proved(visitor: Visitor, broker: Bro
     proof = visitor.json(f"/api/v1{query}")
     assert (proof["proved"], proof["batches"], proof["rows_in"], proof["rows_out"], proof["faults"]) == (True, 3, 30, 30, [])
     assert [(one["partition"], one["rows"]) for one in proof["sink"]] == [(0, 15), (1, 15)]
+
+
+def test_a_pipeline_that_writes_to_a_table_is_listed(visitor: Visitor, broker: Broker, cluster: Cluster) -> None:
+    """It has no transaction: the group's offsets are committed after the table."""
+    source = TopicPartition(broker.create_topic("source-of-a-table"), 0)
+    commit = TableCommit("to-a-table", 4, "token", "query", 3, 5, "", {source: (0, 5)}, {}, run="1a2b3c4d", restarts=1)
+    client = Client(cluster)
+    client.produce_batches({source: [batch_of(*(b"%d" % number for number in range(7)), is_transactional=False)]})
+    client.commit(commit.group, commit.committed())
+    client.commit("of-another-program", {source: Committed(1, metadata="a note")})
+
+    def listed() -> dict[str, Any]:
+        return {row["pipeline"]: row for row in visitor.json("/pipelines.json")["pipelines"]}
+
+    eventually(lambda: listed().get("to-a-table", {}).get("lag") == 2, 20)
+    row = listed()["to-a-table"]
+    assert (row["batch"], row["restarts"], row["state"], row["transaction"]) == (3, 1, None, None)
+    assert "of-another-program" not in listed()
+    assert visitor.json("/api/v1/pipeline?name=to-a-table")["last_batch"] == 3
 
 
 def test_a_batch_that_was_written_twice_is_found(visitor: Visitor, broker: Broker, cluster: Cluster) -> None:

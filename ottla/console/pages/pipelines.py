@@ -1,8 +1,9 @@
 """Pages about exactly-once pipelines on Spark: batches, offsets, lag and last commit of each, and the check of `ottla pipeline verify` that
 each input record was processed exactly once.
 
-The console finds a pipeline by its transactional id, and reads from `__consumer_offsets` the pipeline's commits and how many runs of the
-query have made them. The number of rows that Spark has read is not shown: it is in the pipeline's state file on the driver's machine.
+The console finds a pipeline that writes to topics by its transactional id, and one that writes to a table by the metadata of its group's
+offsets, which the last look at the cluster has. It reads from `__consumer_offsets` the pipeline's commits and how many runs of the query
+have made them. The number of rows that Spark has read is not shown: it is in the pipeline's state file on the driver's machine.
 
 Modules of `ottla.spark` are imported on use, because importing them takes a fifth of the console's start time and most clusters have no
 pipeline.
@@ -31,20 +32,26 @@ NEVER = "No exactly-once pipeline has written to this cluster yet. ottla pipelin
 
 @page("/pipelines", "The exactly-once pipelines of Spark: batch, lag and state of the transaction", name="Pipelines", section="Data")
 def pipelines(visit: Visit) -> Page:
+    from ottla.spark.commit_metadata import parse_metadata
     from ottla.spark.relay import STREAM_ID_PREFIX
 
-    seen = {group.name: group for group in visit.view().look.groups}
+    view = visit.view()
+    seen = {group.name: group for group in view.look.groups}
+    listed = {one.transactional_id: one for one in transaction_admin.list_transactions(visit.cluster)}
+    found = [transactional_id for transactional_id in listed if transactional_id.startswith(STREAM_ID_PREFIX)]
+    of_tables = (f"{STREAM_ID_PREFIX}{group}" for group, text in view.commit_texts.items() if parse_metadata(text) is not None)
+    found += [transactional_id for transactional_id in of_tables if transactional_id not in listed]
     rows = []
-    found = [one for one in transaction_admin.list_transactions(visit.cluster) if one.transactional_id.startswith(STREAM_ID_PREFIX)]
-    for one in found[:PIPELINES_MAX]:
-        name = one.transactional_id.removeprefix(STREAM_ID_PREFIX)
+    for transactional_id in found[:PIPELINES_MAX]:
+        name, one = transactional_id.removeprefix(STREAM_ID_PREFIX), listed.get(transactional_id)
         lag = seen[name].lag if name in seen else None
         batch, restarts = _last_commit(visit, name)
+        state = Mark(one.state, "warn" if one.state in ("Ongoing", "PrepareCommit", "PrepareAbort") else "ok") if one is not None else None
         rows.append({
             "pipeline": Link(name, href("pipeline", name=name)), "batch": batch, "lag": lag,
-            "change": seen[name].change if name in seen else None, "restarts": restarts,
-            "state": Mark(one.state, "warn" if one.state in ("Ongoing", "PrepareCommit", "PrepareAbort") else "ok"),
-            "transaction": Link(one.transactional_id, href("transaction", id=one.transactional_id)), "group": group_link(name),
+            "change": seen[name].change if name in seen else None, "restarts": restarts, "state": state,
+            "transaction": Link(transactional_id, href("transaction", id=transactional_id)) if one is not None else None,
+            "group": group_link(name),
         })  # fmt: skip
     titles = columns(
         pipeline="Pipeline", batch="Last batch", lag="Lag", change="Change a second", restarts="Restarts", state="Transaction",
