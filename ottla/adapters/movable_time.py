@@ -24,6 +24,7 @@ from time import monotonic_ns, perf_counter_ns, time_ns
 from typing import Any, TypeVar
 
 from ottla.adapters.threads import LoopThreads
+from ottla.adapters.worker_process import WorkerProcess
 from ottla.base.broker_ports import TIME_VARIABLE, Ages
 
 T = TypeVar("T")
@@ -34,6 +35,15 @@ PASSES = 3
 SETTLE_SECONDS_MAX = 10.0
 """How long a step waits for its work in threads."""
 TEN_YEARS_MS = 10 * 366 * 86_400_000
+
+
+class LastingWorker(WorkerProcess):
+    """Does not rest. A broker lets its worker rest after rounds without work, which an advance has in milliseconds; the next work would
+    then wait for another start of a process."""
+
+    def rest(self) -> None:
+        if self._is_closed or self._is_asked:  # at the end, or the process has failed
+            super().rest()
 
 
 class CountedThreads(LoopThreads):
@@ -48,6 +58,9 @@ class CountedThreads(LoopThreads):
     def run(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
         self.pending += not self._is_closed
         super().run(work, done)
+
+    def worker(self, module: str) -> LastingWorker:
+        return LastingWorker(module)
 
     def _deliver(self, finished: Future[Any], done: Callable[[Any], object]) -> None:
         self.pending -= 1

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from ottla.adapters.movable_time import LastingWorker
 from ottla.adapters.worker_process import WorkerProcess, serve
 from ottla.base.ports import WorkerLost
 
@@ -103,3 +104,16 @@ def test_close_ends_work_under_way(worker: WorkerProcess) -> None:
     assert len(lost) == 1
     with pytest.raises(WorkerLost, match="stopping"):
         worker.ask(4)
+
+
+def test_the_worker_of_a_broker_with_a_movable_clock_does_not_rest(worker: WorkerProcess) -> None:
+    lasting = LastingWorker(worker._module)
+    pid, _ = lasting.ask("first")
+    lasting.rest()
+    assert lasting.ask("second") == (pid, "second")
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(WorkerLost):
+        lasting.ask("third")
+    other, _ = lasting.ask("fourth")
+    lasting.close()
+    assert other != pid and not is_alive(other)
