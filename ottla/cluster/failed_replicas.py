@@ -2,7 +2,8 @@
 
 A report is a node in the metadata store, so it is kept while there is no controller. It names all failed replicas, up to `REPLICAS_MAX`.
 Reports are written one at a time, so the last one is the newest. A report is repeated for each new controller and registration, because
-neither the new controller nor the new registration has the earlier reports.
+neither the new controller nor the new registration has the earlier reports. A report names replicas by topic id. So a replica whose topic
+is not in this broker's metadata yet is reported when the metadata has the topic.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ class FailedReplicas:
         self._reported_to = (-1, -1)
         self._is_writing = False
         self._is_due = False
-        self._reopened: dict[tuple[bytes, int], None] = {}
+        self._reopened: dict[TopicPartition, None] = {}
+        self._unknown: list[TopicPartition] = []
+        """The replicas that the last report lacks, because their topics were not in the metadata."""
         self._short: dict[ShortLeader, None] = {}
 
     def review(self, controller_epoch: int) -> None:
-        """Reports again if the controller or the registration has changed and replicas are offline."""
+        """Reports again if replicas are offline and the controller or the registration has changed, or if the metadata has the topic of a
+        replica that the last report lacks. Called after each change of the metadata."""
         broker_epoch = self._broker_epoch()
         if (controller_epoch, broker_epoch) != self._reported_to:
             if broker_epoch != self._reported_to[1]:
@@ -52,10 +56,12 @@ class FailedReplicas:
             self._reported_to = (controller_epoch, broker_epoch)
             if self._metadata.offline_here():
                 self.report()
+        if any(map(self._is_known, self._unknown)):
+            self.report()
 
     def report(self, reopened: Sequence[TopicPartition] = ()) -> None:
         """Reports a change of the failed replicas. Replicas in `reopened` work again."""
-        self._reopened.update(dict.fromkeys(self._ids(reopened)))
+        self._reopened.update(dict.fromkeys(reopened))
         self._is_due = True
         if not self._is_writing:
             self._write()
@@ -73,13 +79,14 @@ class FailedReplicas:
 
     def _write(self) -> None:
         self._is_writing, self._is_due = True, False
-        failed, reopened = self._ids(self._metadata.offline_here()), list(self._reopened)
+        offline, reopened = self._metadata.offline_here(), [key for key in self._reopened if self._is_known(key)][:REPLICAS_MAX]
+        self._unknown = [key for key in (*offline, *self._reopened) if not self._is_known(key)]
         short = tuple(self._short)[:SHORT_MAX]
         event = LogDirEvent(
             broker_id=self._broker_id,
             broker_epoch=self._broker_epoch(),
-            replicas=tuple(failed[:REPLICAS_MAX]),
-            reopened=tuple(reopened[:REPLICAS_MAX]),
+            replicas=tuple(self._ids(offline)[:REPLICAS_MAX]),
+            reopened=tuple(self._ids(reopened)),
             short=short,
         )
 
@@ -89,16 +96,19 @@ class FailedReplicas:
                 return
             if outcome.result not in (StoreResult.OK, StoreResult.SESSION_EXPIRED):
                 log.error("failed replicas cannot be reported to the controller: %s", outcome.result.name)
-            for key in reopened[:REPLICAS_MAX]:
+            for key in reopened:
                 self._reopened.pop(key, None)
             for one in short:
                 self._short.pop(one, None)
             self._is_writing = False
-            if self._is_due or self._reopened or self._short:
+            if self._is_due or self._short or any(map(self._is_known, self._reopened)):
                 self._write()
 
         path = f"{znodes.LOG_DIR_EVENTS}/log_dir_event_"
         self._store.multi([Create(path, log_dir_event_bytes(event), is_sequential=True)], written)
+
+    def _is_known(self, key: TopicPartition) -> bool:
+        return self._metadata.topic(key.topic) is not None
 
     def _ids(self, replicas: Iterable[TopicPartition]) -> list[tuple[bytes, int]]:
         named = []

@@ -95,6 +95,9 @@ class ReplicaChanges:
         self._remove_later = remove_later
         self._broker_id = config.this_broker_id
         self._missing: dict[TopicPartition, ReplicaRole] = {}
+        self._ended_terms: dict[tuple[bytes, int], int] = {}
+        """The leader epochs, by topic id and partition, in which replicas were dropped to be opened again. In a cluster they do not lead in
+        these epochs, even if a role says so that the controller has sent before it knew."""
         self._resolved: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self.turns = Turns(clock, timers)
         self.on_metadata: Callable[[], object] = lambda: None
@@ -179,7 +182,7 @@ class ReplicaChanges:
         stopped = [partition for partition in self._partitions.all() if self._partitions.directory_of(partition) is directory]
         self._mark_online([*(partition.topic_partition for partition in stopped), *self._missing])
         states = [self._state_again(partition) for partition in stopped]
-        self._partitions.drop(stopped)
+        self._drop(stopped)
         waiting = [self._not_leading(role) for role in self._missing.values()]
         self._missing.clear()
         self.on_leader_and_isr([state for state in (*states, *waiting) if state is not None])
@@ -256,6 +259,7 @@ class ReplicaChanges:
         self._hosts.resign(*key)
         self._fetchers.stop(key)
         if replica.is_deleted:
+            self._ended_terms.pop((replica.topic_id, key.partition), None)
             self._moves.give_up(key)
         partition = self._partitions.get(*key)
         if partition is not None:
@@ -286,6 +290,8 @@ class ReplicaChanges:
         topic = self._metadata.topic(state.topic)
         configs = topic.configs if topic is not None and topic.topic_id == state.topic_id else state.configs
         self._drop_failed(key)
+        if state.partition.leader_epoch <= self._ended_terms.get((state.topic_id, key.partition), NO_EPOCH):
+            state = self._not_leading(state)
         try:
             partition = self._partitions.open(
                 key, state.topic_id, self._log_config(configs), is_new=state.is_new, is_replaceable=self._is_replaceable(state)
@@ -323,7 +329,11 @@ class ReplicaChanges:
         """Drops a log that was found damaged after it was opened, so that it is opened and checked again."""
         known = self._partitions.get(*key)
         if known is not None and known.has_failed and self._partitions.directory_of(known).is_online:
-            self._partitions.drop([known])
+            self._drop([known])
+
+    def _drop(self, partitions: Sequence[Partition]) -> None:
+        self._ended_terms.update({(found.topic_id, found.topic_partition.partition): found.leader_epoch for found in partitions})
+        self._partitions.drop(partitions)
 
     def _is_replaceable(self, state: ReplicaRole) -> bool:
         """Whether this replica may give up damaged or missing records. It may if another replica leads, and this broker's replica is

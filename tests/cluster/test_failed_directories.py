@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from ottla.base.control_messages import ReplicaRole
 from ottla.base.errors import DiskError
+from ottla.controller.api import NewTopic, TopicResult
+from ottla.replication.partition import Partition
 from tests.cluster.nodes import DIRECTORY, Nodes
 
 
@@ -104,3 +106,25 @@ def test_i15_it_is_the_same_for_the_last_broker_of_a_cluster() -> None:
     node.ports.store.reconnect()  # type: ignore[attr-defined]
     world.until(lambda: world.replica(3).is_leading)
     assert world.replica(3).leader_epoch > epoch and world.replica(3).log.log_end_offset == 1
+
+
+def test_a_directory_that_heals_before_the_topic_is_in_the_metadata_is_reported_with_it() -> None:
+    """The broker has got the role of the replica, and not yet the metadata with the topic's name and id. The replica leads again, in a
+    later epoch."""
+    world = Nodes(3)
+    answers: list[TopicResult] = []
+    controller = next(node.controller for node in world.nodes.values() if node.controller.is_active)
+    controller.create_topics([NewTopic(name="t", assignments={0: [3, 2]})], False, answers.extend)
+    node = world.nodes[3]
+
+    def replicas() -> list[Partition | None]:
+        return [node.partitions.get("t", 0) for node in world.nodes.values()]
+
+    world.until(lambda: (found := node.partitions.get("t", 0)) is not None and found.is_leading)
+    epoch = world.replica(3).leader_epoch
+    assert node.metadata.topic("t") is None
+    node.storage_failed(DiskError("input/output error", f"{DIRECTORY}/t-0/00000000000000000000.log"))
+    node.replicas.reopen(node.directories[0])
+    world.until(lambda: node.metadata.topic("t") is not None)
+    world.until(lambda: any(found is not None and found.is_leading and len(found.isr) == 2 for found in replicas()))
+    assert world.leader().leader_epoch > epoch

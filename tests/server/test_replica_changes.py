@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,6 +147,34 @@ def test_i15_a_log_in_a_healed_directory_does_not_lead_in_the_epoch_in_which_the
     following = replace(elected, leader_epoch=2, partition_epoch=2)
     node.replicas.on_leader_and_isr([ReplicaRole(topic="t", topic_id=topic.topic_id, partition=following)])
     assert again.is_leading
+
+
+def test_i15_a_role_that_waits_while_its_directory_heals_does_not_let_the_replica_lead_again(
+    loop: asyncio.AbstractEventLoop, server: BrokerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller has sent the role before it learned of the failure, so the role names the epoch in which the replica has led."""
+    node, answers, is_held, led = server.node, Answers(), [True], list[Partition]()
+    node.controller.create_topics([NewTopic(name="t", num_partitions=1)], False, answers.append)
+    until_answered(loop, answers)
+    topic, partition = node.metadata.topic("t"), node.partitions.get("t", 0)
+    assert topic is not None and partition is not None and partition.is_leading
+    monkeypatch.setattr(node.metadata, "is_of_cluster", True)
+    monkeypatch.setattr(Partition, "become_leader", lambda found, **_role: led.append(found))
+    directory = node.partitions.directory_of(partition)
+    node._directory_failed(directory, "Input/output error")
+
+    def hold() -> Iterator[None]:
+        while is_held:
+            yield
+
+    node.replicas.turns.add(hold())
+    shrunk = replace(topic.partitions[0], partition_epoch=topic.partitions[0].partition_epoch + 1)
+    node.replicas.on_leader_and_isr([ReplicaRole(topic="t", topic_id=topic.topic_id, partition=shrunk)])
+    node.replicas.reopen(directory)
+    is_held.clear()
+    run_until(loop, lambda: node.replicas.turns.is_idle)
+    again = node.partitions.get("t", 0)
+    assert again is not None and again is not partition and again.is_online and not led
 
 
 def test_i40_a_broker_whose_session_is_over_leads_nothing_until_it_is_said_again(make_server: MakeServer) -> None:
