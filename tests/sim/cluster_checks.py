@@ -203,7 +203,7 @@ class ClusterChecks:
         self._floors[broker.broker_id, *key] = (leader, high)
         ledger = self.ledgers.setdefault(key, Ledger())
         if high > ledger.end:
-            self._extend(ledger, partition, high, where)
+            self._extend(ledger, self._readable(partition, high), high, where)
             self.check_isr(partition.topic_partition, partition.topic_id)
 
     def _check_eligible(self, partition: Partition, where: str) -> None:
@@ -282,6 +282,13 @@ class ClusterChecks:
             of, number = (state.isr, "I10") if is_member else (state.eligible, "I49")
             stays = f"in the {'ISR' if is_member else 'eligible replicas'} {of} of epoch {state.leader_epoch} with registration {epoch}"
             assert end >= ledger.end, f"{where}, {stays}: its log ends at {end}, {ledger.end} is committed ({number})"
+
+    def _readable(self, partition: Partition, end: int) -> Partition:
+        """Returns a replica with all records below `end` whose disk has no damage: the leader itself, or a member of its ISR."""
+        key, members = partition.topic_partition, [number for number in partition.isr if number != self.lying]
+        found = [self._brokers[number].partitions.get(key) for number in members] if partition.broker_id == self.lying else []
+        whole = (one for one in found if one is not None and one.topic_id == partition.topic_id and one.log.log_end_offset >= end)
+        return next(whole, partition)
 
     def _extend(self, ledger: Ledger, partition: Partition, high: int, where: str) -> None:
         for base, batch in batches_from(partition, ledger.end):
