@@ -169,6 +169,7 @@ class PartitionTable:
             if directory.has_stale_offsets(topic_id, key.partition):
                 opened.durability.restart(opened.log_start_offset, opened.directory)  # the next recovery ignores the old offsets
         except StorageError as error:
+            directory.keep_evidence(error)
             self._unopened[key] = error
             self._names[topic_id] = key.topic
             self._note_found(str(key), directory)
@@ -381,10 +382,9 @@ class PartitionTable:
         directory.forget(key)
         name = str(key)
         places = tuple(place for place in self._found.get(name, ()) if place is not directory)
+        self._found.pop(name, None)
         if places:
             self._found[name] = places
-        else:
-            self._found.pop(name, None)
 
     def scan(self, directory: LogDirectoryState) -> list[str]:
         """Finds the logs in a directory that has become online, and completes deletions that failed there. Returns the paths that the

@@ -332,6 +332,15 @@ def test_i44_after_a_failed_sync_and_a_kill_the_tail_of_a_log_is_written_again()
     assert partition.log.log_end_offset == 3
 
 
+def started_on(disk: MemDisk, boot_id: str) -> tuple[LogDirectoryState, PartitionTable]:
+    """A start of a broker on this boot of the machine."""
+    directory = LogDirectoryState(disk, "/data", boot_id=boot_id)
+    directory.claim(0, "cluster", SeededRandom(1))
+    directory.note_boot()
+    metadata = ClusterMetadata()
+    return directory, PartitionTable(disk, ManualClock(), [directory], make_partition, metadata=metadata, producers_max=lambda: 1000)
+
+
 def test_a_replica_created_again_does_not_inherit_the_recovery_point_of_the_former_one() -> None:
     """A replica is removed and created again before the next round of checkpoints, and a power failure tears its unsynced log. The
     checkpoint still has the former log's recovery point, below which the torn batches would count as damage."""
@@ -339,16 +348,7 @@ def test_a_replica_created_again_does_not_inherit_the_recovery_point_of_the_form
     for seed in range(40):
         disk = MemDisk("/data")
 
-        def started(boot_id: str, disk: MemDisk = disk) -> tuple[LogDirectoryState, PartitionTable]:
-            directory = LogDirectoryState(disk, "/data", boot_id=boot_id)
-            directory.claim(0, "cluster", SeededRandom(1))
-            directory.note_boot()
-            metadata = ClusterMetadata()
-            return directory, PartitionTable(
-                disk, ManualClock(), [directory], make_partition, metadata=metadata, producers_max=lambda: 1000
-            )
-
-        directory, table = started("first boot")
+        directory, table = started_on(disk, "first boot")
         former = table.open(key, FIRST, log_settings(), is_new=True)
         append(former, 10)
         former.log.flush()
@@ -356,7 +356,31 @@ def test_a_replica_created_again_does_not_inherit_the_recovery_point_of_the_form
         assert table.delete(key, FIRST) is not None
         append(table.open(key, FIRST, log_settings(), is_new=True), 5)
         disk.crash(SeededRandom(seed))
-        _, table = started("second boot")
+        _, table = started_on(disk, "second boot")
         ends.add(table.open(key, FIRST, log_settings(), is_new=True).log.log_end_offset)
     assert ends <= {*range(6), 10}, "the log ends where it was torn, or the removal itself was lost"
     assert len(ends & set(range(6))) > 1, "no log was torn"
+
+
+def test_damage_that_a_start_has_found_is_found_again_after_a_power_failure() -> None:
+    """The ledger's row shows that the log was longer. Without a sync a power failure may bring an older row back."""
+    key = TopicPartition("t", 0)
+    for seed in range(40):
+        disk = MemDisk("/data")
+        directory, table = started_on(disk, "first boot")
+        partition = table.open(key, FIRST, log_settings(), is_new=True)
+        append(partition, 5)
+        partition.log.flush()
+        assert directory.plan_checkpoints(table.all())() is None
+        append(partition, 5)
+        partition.log.flush()
+        (path,) = [path for path in disk.all_files() if path.endswith(".log")]
+        data = disk.read_file(path)
+        disk.write_file(path, data[: len(data) // 2])
+        _, table = started_on(disk, "first boot")
+        with pytest.raises(ApiError, match="damage"):
+            table.open(key, FIRST, log_settings())
+        disk.crash(SeededRandom(seed))
+        _, table = started_on(disk, "second boot")
+        with pytest.raises(ApiError, match="damage"):
+            table.open(key, FIRST, log_settings())

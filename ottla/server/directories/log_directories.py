@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from ottla.base.cluster_metadata import LogDirectoryHistory, Renewal
-from ottla.base.errors import DirectoryRefused, StorageError
+from ottla.base.errors import DamagedLogError, DirectoryRefused, StorageError
 from ottla.base.loop.turns import run_steps
 from ottla.base.ports import Disk, Random
 from ottla.base.types import TopicPartition
@@ -207,6 +207,13 @@ class LogDirectoryState:
         """Drops the notes for the name of a log that is deleted or about to be created."""
         self._closed.pop(key, None)
         self.clean_offsets.pop(key, None)
+
+    def keep_evidence(self, error: StorageError) -> None:
+        """Makes the ledger durable if a log is damaged. The log's row is the evidence, and a power failure could bring an older row back,
+        with which the log would seem whole."""
+        if isinstance(error, DamagedLogError):
+            with suppress(StorageError):
+                self.ledger.sync()
 
     def on_removed(self, topic_id: bytes, partition: int) -> None:
         """Frees the replica's row. Until the next round of checkpoints the files still have the offsets of its log."""
