@@ -9,11 +9,13 @@ not acknowledged.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ottla.base.errors import StorageError
 from ottla.replication.partition import Partition
 from ottla.server.monitoring.histogram import Histogram
 from ottla.storage.file_slice import DirectorySync, Syncable
+from ottla.storage.small_files import directory_of, remove_boot
 
 RunInThread = Callable[[Callable[[], None], Callable[[None], None]], None]
 """Runs the first function in a thread and calls the second with its result on the loop."""
@@ -63,6 +65,8 @@ class Flusher:
         """Runs in a thread. Only one round runs at a time, so no other code changes the histogram."""
         started = self._now_ns()
         sync_all(work, failures)
+        for partition in failures:
+            disprove(partition)
         self.round_times.add(self._now_ns() - started)
 
     def _finish(
@@ -94,6 +98,13 @@ def files_of(partition: Partition, failures: dict[Partition, StorageError]) -> S
     except StorageError as error:
         failures[partition] = error
         return ()
+
+
+def disprove(partition: Partition) -> None:
+    """Removes the proof that the log's directory has lost nothing, in the thread with the failed sync: a process that is killed before the
+    loop knows of the failure would leave the proof, and the next start would take the lost pages for synced ones (I44)."""
+    with suppress(StorageError):
+        remove_boot(partition.log.disk, directory_of(partition.log.directory))
 
 
 def sync_all(work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]) -> None:

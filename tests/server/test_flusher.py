@@ -16,6 +16,7 @@ from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest
 from ottla.replication.partition import Partition
 from ottla.server.flusher import Flusher
 from ottla.storage.log import Log
+from ottla.storage.small_files import Boot, read_boot, write_boot
 from ottla.wire.records import Record, encode_batch
 from tests.fakes.log_settings import log_settings
 from tests.fakes.world import World
@@ -80,6 +81,18 @@ def test_a_directory_of_all_logs_that_cannot_be_synced_fails_each_log_that_needs
     world.run()
     assert [partition for partition, _ in world.failed] == logs[1:]
     assert [log.high_watermark for log in logs] == [1, 0, 0]
+
+
+def test_i44_a_failed_sync_removes_the_proof_of_its_directory_before_the_loop_knows_of_it() -> None:
+    """The process may be killed in between, and the next start must not take the lost pages for synced ones."""
+    world = FlusherWorld()
+    partition = world.partition(0)
+    write_boot(world.disk, "/data", Boot("boot", is_synced=True, has_ledger=True))
+    world.disk.fail_next("sync", path_part=".log")
+    append(partition)
+    work, _done = world.work.pop(0)
+    work()
+    assert not world.failed and not read_boot(world.disk, "/data").boot_id
 
 
 def test_one_round_serves_all_requests_made_during_the_last_one() -> None:
