@@ -416,7 +416,7 @@ def test_a_transaction_is_aborted(visitor: Visitor, cluster: Cluster) -> None:
     producer.produce("quiet", b"open", partition=0)
     producer.flush()
     page = visitor.get("/transaction?id=stuck")
-    assert '<li aria-current="step">Ongoing</li>' in page and "ottla txn abort --transactional-id stuck" in page
+    assert '<li aria-current="step">Ongoing <time ' in page and "ottla txn abort --transactional-id stuck" in page
     assert "is aborted" in visitor.act("/transaction?id=stuck", "/do/transaction/fence", typed="stuck")
     ended = visitor.json("/api/v1/transaction?id=stuck")
     assert ended["state"] in ("CompleteAbort", "Empty") and ended["open_for"] == "-" and "end_it" not in ended

@@ -6,9 +6,28 @@ from collections.abc import Sequence
 
 from ottla.analysis.moments import now_ms
 from ottla.analysis.open_transactions import blocking_transactions, open_transactions
+from ottla.analysis.transaction_log import Step, current_times, steps_of
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core import transaction_admin
-from ottla.console.model import Code, Done, Field, Form, Link, Mark, Page, PageError, Table, columns, href, number, seconds, topic_link
+from ottla.console.model import (
+    Code,
+    Done,
+    Field,
+    Form,
+    Link,
+    Mark,
+    Note,
+    Page,
+    PageError,
+    Table,
+    columns,
+    href,
+    moment,
+    number,
+    seconds,
+    topic_link,
+)
 from ottla.console.pages.topic import topics_now
 from ottla.console.visit import Visit, action, check_typed, page
 
@@ -119,10 +138,33 @@ def transaction(visit: Visit) -> Page:
         {"id": name},
     )  # fmt: skip
     way = WAYS[1] if found.state in WAYS[1][2:] else WAYS[0]
-    extra = {"way": list(way), "state": found.state}
+    steps, notes = _steps(visit, name)
+    extra = {"way": list(way), "state": found.state, "lists": {"times": current_times(steps)}}
     if not is_ended:
         facts.append(("End it", Code(f"ottla txn abort --transactional-id {name}")))
-    return Page(name, facts, [table], [fence], trail=TRAIL, template="transaction.html", extra=extra)
+    return Page(name, facts, [table, _step_table(steps)], [fence], notes, trail=TRAIL, template="transaction.html", extra=extra)
+
+
+def _steps(visit: Visit, name: str) -> tuple[list[Step], list[Note]]:
+    """Returns the states of a transactional id, the oldest first, or a note with the reason why they are not known."""
+    try:
+        return steps_of(visit.cluster, name), []
+    except ApiError as error:
+        needs = "this needs Read on the topic __transaction_state."
+        return [], [Note(f"Times are not shown: {needs if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else error.message}")]
+
+
+def _step_table(steps: Sequence[Step]) -> Table:
+    rows = [
+        {
+            "at": moment(step.at_ms), "state": Mark(step.state, LEVELS.get(step.state, "ok")),
+            "after": seconds((step.at_ms - before.at_ms) / 1000) if before is not None else None,
+            "producer": f"{step.producer_id}, epoch {step.producer_epoch}", "partitions": step.partitions,
+        }
+        for before, step in zip([None, *steps], steps, strict=False)
+    ]  # fmt: skip
+    titles = columns(at="When", state="State", after="After the step before", producer="Producer", partitions="Partitions")
+    return Table("steps", "States, the newest first", titles, rows[::-1], "No state is in the part of the log that was read.")
 
 
 @action("/transaction/fence")
