@@ -67,6 +67,22 @@ def drained(now: Replicas, drained_brokers: Collection[int], targets: Collection
     return plan, stuck
 
 
+def handed_over(now: Replicas, giver: int, live: Collection[int]) -> Plan:
+    """Returns a plan in which the giver is no longer the first live replica of partitions with another live one. No replica moves: only
+    the order of replicas changes. The new preferred leaders are spread over the other live brokers.
+    """
+    plan: Plan = {}
+    for partition, replicas in sorted(now.items()):
+        candidates = [broker for broker in replicas if broker in live]
+        if candidates[:1] == [giver] and len(candidates) > 1:
+            plan[partition] = new = list(replicas)
+            at = new.index(candidates[1])
+            new[0], new[at] = new[at], new[0]
+    leaders = Counter(replicas[0] for partition, replicas in now.items() if partition not in plan)
+    _spread_leaders(plan, leaders, [broker for broker in live if broker != giver])
+    return plan
+
+
 def rebalanced(now: Replicas, brokers: Collection[int], racks: Racks, *, leaders_only: bool = False) -> Plan:
     """Returns a plan after which the brokers differ by at most one replica and one preferred leader, as far as moves of single replicas and
     changes of their order achieve that.

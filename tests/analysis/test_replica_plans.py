@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.analysis.replica_plans import Plan, drained, rebalanced
+from ottla.analysis.replica_plans import Plan, drained, handed_over, rebalanced
 from ottla.base.types import TopicPartition
 
 BROKERS = range(1, 7)
@@ -68,6 +68,20 @@ def test_a_drain_keeps_replicas_in_different_racks() -> None:
 def test_a_drain_spreads_leaders() -> None:
     plan, _ = drained(placed(*[[1, 2, 3]] * 6), {1}, [2, 3, 4], NO_RACKS)
     assert leaders(plan) == {2: 2, 3: 2, 4: 2}
+
+
+@given(clusters(), st.sampled_from(BROKERS))
+def test_a_broker_hands_over_what_another_replica_can_lead_and_no_replica_moves(now: Plan, broker: int) -> None:
+    plan = handed_over(now, broker, BROKERS)
+    assert set(plan) == {partition for partition, replicas in now.items() if replicas[0] == broker and len(replicas) > 1}
+    assert all(sorted(replicas) == sorted(now[partition]) and replicas[0] != broker for partition, replicas in plan.items())
+
+
+def test_handed_over_leaders_are_spread_over_live_brokers() -> None:
+    now = placed(*[[1, 2, 3]] * 6, [2, 3], [1, 9], [1])
+    plan = handed_over(now, 1, [1, 2, 3])
+    assert leaders(after(now, plan)) == {2: 4, 3: 3, 1: 2}, "9 does not run, and the last partition has no other replica"
+    assert handed_over(placed([9, 1, 2]), 1, [1, 2]) == placed([2, 1, 9])
 
 
 @given(clusters())

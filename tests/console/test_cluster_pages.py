@@ -44,6 +44,8 @@ def test_a_plan_that_cannot_be_made_is_refused(visitor: Visitor) -> None:
         ("way=dance", "Choose what to do", 400),
         ("way=drain", "Name the broker to empty", 400),
         ("way=drain&broker=0", "too many for 0 other brokers", 409),
+        ("way=leadership", "Name brokers such as 1,2,3", 400),
+        ("way=leadership&broker=9", "Broker 9 does not run", 400),
         ("way=replicas&replicas=0", "Name the topic", 400),
         ("way=replicas&topic=orders&replicas=0,9", "Broker 9 does not run", 400),
         ("way=replicas&topic=orders&replicas=0,0", "names a broker twice", 400),
@@ -75,6 +77,23 @@ def test_replicas_are_moved_by_a_plan_and_leaders_are_elected(pair: tuple[Cluste
     assert "1 leader elected." in visitor.act("/cluster", "/do/cluster/elect", topic="pair")
     found = visitor.json("/cluster.json")
     assert found["unpreferred"] == [] and ("pair-0", "election") in [(row["partition"], row["what"]) for row in found["changes"]]
+
+
+def test_a_broker_hands_over_its_leaders(pair: tuple[Cluster, Visitor]) -> None:
+    cluster, visitor = pair
+    admin.create_topic(cluster, "led", assignments={0: replicas(cluster), 1: replicas(cluster)[::-1]})
+    giver, taker = replicas(cluster)
+    visitor.console.desk.snapshot.renew()  # type: ignore[union-attr]
+    assert "Hand over its leaders" in visitor.get(f"/brokers/{giver}")
+    query = f"/cluster/plan?way=leadership&broker={giver}&topic=led"
+    assert visitor.json(f"/api/v1{query}")["plan"] == [
+        {"partition": "led-0", "now": [giver, taker], "then": [taker, giver], "copied": "only the order"}
+    ]
+    assert "1 leader elected." in visitor.act(query, "/do/cluster/reassign", typed="reassign")
+    cluster.refresh(["led"])
+    leaders = {one.partition_index: one.leader_id for one in cluster.topic("led").partitions}
+    assert leaders == {0: taker, 1: taker}
+    assert visitor.json(f"/api/v1{query}")["plan"] == []
 
 
 def test_the_nodes_of_zookeeper_are_shown_without_secrets(pair: tuple[Cluster, Visitor]) -> None:

@@ -102,7 +102,12 @@ def broker(visit: Visit) -> Page:
         "Shows where the replicas of this broker would be; nothing is changed yet.", hidden={"way": "drain", "broker": str(broker_id)},
         is_query=True,
     )  # fmt: skip
-    forms = [hand_over] if len(view.metadata.brokers) > 1 else []
+    lead_no_more = Form(
+        "/cluster/plan", "Hand over its leaders, for example before a restart", "Show the plan", (),
+        "Shows which other replicas would lead; nothing is changed yet, and no record moves.",
+        hidden={"way": "leadership", "broker": str(broker_id)}, is_query=True,
+    )  # fmt: skip
+    forms = [lead_no_more, hand_over] if len(view.metadata.brokers) > 1 else []
     return Page(f"Broker {broker_id}", tables=tables, forms=forms, tabs=_tabs(broker_id), trail=TRAIL)
 
 

@@ -4,9 +4,10 @@ moves replicas in three steps.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
-from ottla.analysis.replica_plans import Plan, assigned, drained, is_cordoned, rebalanced
+from ottla.analysis.replica_plans import Plan, assigned, drained, handed_over, is_cordoned, rebalanced
 from ottla.base.counted import counted
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
@@ -19,8 +20,13 @@ from ottla.console.visit import Visit, action, check_typed, page
 TRAIL = (Link("Cluster", "/cluster"),)
 WAYS = (
     ("rebalance", "spread replicas and leaders evenly over the brokers"), ("leaders", "spread only the leaders; no record moves"),
-    ("drain", "move everything away from a broker"), ("replicas", "give partitions of a topic these replicas"),
+    ("leadership", "hand over the leaders of a broker; no record moves"), ("drain", "move everything away from a broker"),
+    ("replicas", "give partitions of a topic these replicas"),
 )  # fmt: skip
+LEADER_WAYS = ("leaders", "leadership")
+"""Ways that only change the order of replicas. The console then elects the preferred leaders."""
+ORDERED_S = 5.0
+"""Seconds that an action waits for the new order of replicas before it elects leaders."""
 LEVELS = {"election": "warn", "offline": "bad", "fewer in sync": "warn", "more in sync": "ok"}
 
 
@@ -83,7 +89,7 @@ def _plan_fields(query: Mapping[str, str]) -> list[Field]:
     return [
         Field("way", "What to do", query.get("way", "rebalance"), choices=WAYS),
         Field("topic", "Topic (empty: all)", query.get("topic", "")),
-        Field("broker", "Broker to empty, for a drain", query.get("broker", "")),
+        Field("broker", "Broker, to drain it or to hand over its leaders", query.get("broker", "")),
         Field("partition", "Partition (empty: all of the topic), for given replicas", query.get("partition", "")),
         Field("replicas", "Replicas, such as 1,2,3; the first one is preferred as leader", query.get("replicas", "")),
     ]
@@ -107,10 +113,15 @@ def show_plan(visit: Visit) -> Page:
     table = Table("plan", "Plan", columns(partition="Partition", now="Replicas now", then="Replicas then", copied="Copied"), rows,
                   "There is nothing to move: this is how the replicas are.")  # fmt: skip
     text = " ".join(f"{place.topic}:{place.partition}={','.join(map(str, replicas))}" for place, replicas in sorted(plan.items()))
-    do = Form("/do/cluster/reassign", "Do it", "Move the replicas",
-              [Field("throttle", "Bytes a second between brokers (empty: no limit)", kind="number")],
-              f"Changes the replicas of {counted(len(plan), 'partition')} and copies {size(copied)}. The controller finishes the moves by "
-              "itself.", "reassign", {"plan": text}, is_open=True)  # fmt: skip
+    if query.get("way") in LEADER_WAYS:
+        do = Form("/do/cluster/reassign", "Do it", "Hand over the leaders", (),
+                  f"Changes the order of the replicas of {counted(len(plan), 'partition')}, and elects the first ones as leaders. No "
+                  "record moves.", "reassign", {"plan": text, "elect": "yes"}, is_open=True)  # fmt: skip
+    else:
+        do = Form("/do/cluster/reassign", "Do it", "Move the replicas",
+                  [Field("throttle", "Bytes a second between brokers (empty: no limit)", kind="number")],
+                  f"Changes the replicas of {counted(len(plan), 'partition')} and copies {size(copied)}. The controller finishes the moves "
+                  "by itself.", "reassign", {"plan": text}, is_open=True)  # fmt: skip
     again = Form("/cluster/plan", "Choose again", "Show the plan", _plan_fields(query), is_query=True)
     notes = [Note("Nothing was changed yet. This is the plan.")]
     return Page("Move replicas", tables=[table], forms=[*([do] if plan else []), again], notes=notes, trail=TRAIL)
@@ -137,6 +148,11 @@ def _plan(visit: Visit, view: View, query: Mapping[str, str]) -> tuple[Plan, Pla
     racks = {broker.node_id: broker.rack for broker in view.metadata.brokers}
     if way == "replicas":
         return now, _given(now, topic, query, live)
+    if way == "leadership":
+        givers = _brokers(query.get("broker", ""), live)
+        if len(givers) > 1:
+            raise PageError("Name one broker whose leaders are handed over.")
+        return now, handed_over(now, givers[0], live)
     targets = [broker for broker in live if not is_cordoned(visit.cluster, broker)]
     if way != "drain":
         return now, rebalanced(now, targets, racks, leaders_only=way == "leaders")
@@ -192,7 +208,21 @@ def reassign(visit: Visit) -> Done:
         visit.cluster.refresh(sorted({place.topic for place in plan}))
         replica_admin.throttle_moves(visit.cluster, plan, replica_admin.replicas_of(visit.cluster, plan), rate)
     _check_moved(replica_admin.move_replicas(visit.cluster, plan))
+    if visit.form.get("elect") == "yes":
+        return _elected_in_order(visit, plan)
     return Done(f"The replicas of {counted(len(plan), 'partition')} are being moved.", "/cluster")
+
+
+def _elected_in_order(visit: Visit, plan: Plan) -> Done:
+    """Elects the preferred leaders of a plan when the cluster has the new order of replicas."""
+    deadline = time.monotonic() + ORDERED_S
+    while True:
+        visit.cluster.refresh(sorted({place.topic for place in plan}))
+        if all(list(found) == plan[place] for place, found in replica_admin.replicas_of(visit.cluster, plan).items()):
+            return _elected(visit, list(plan))
+        if time.monotonic() > deadline:
+            raise PageError("The replicas are being ordered. Elect the preferred leaders when the plan is empty.", 503)
+        time.sleep(0.05)
 
 
 def _check_moved(results: Mapping[TopicPartition, ErrorCode]) -> None:
@@ -226,7 +256,11 @@ def elect(visit: Visit) -> Done:
     topic = visit.form.get("topic", "").strip()
     if topic and topic not in topics_now(visit):
         raise PageError(f"There is no topic {topic[:100]!r}; nothing was done.", 404)
-    wanted = [TopicPartition(topic, one) for one in visit.cluster.partitions(topic)] if topic else None
+    return _elected(visit, [TopicPartition(topic, one) for one in visit.cluster.partitions(topic)] if topic else None)
+
+
+def _elected(visit: Visit, wanted: Sequence[TopicPartition] | None) -> Done:
+    """Elects the preferred leaders of these partitions, or of all."""
     results = replica_admin.elect_leaders(visit.cluster, replica_admin.PREFERRED, wanted)
     failed = [f"{place}: {one.code.name}" for place, one in results.items()
               if one is not None and one.code is not ErrorCode.ELECTION_NOT_NEEDED]  # fmt: skip
