@@ -49,6 +49,23 @@ def test_several_topics_are_deleted_after_a_look_at_the_list(visitor: Visitor, c
     assert "No topic matches" in visitor.get(path) and "Give names" in visitor.get("/delete-topics", 400)
 
 
+def test_the_records_of_several_topics_are_deleted_after_a_look_at_the_list(visitor: Visitor, cluster: Cluster) -> None:
+    for name, configs in (("full-1", {}), ("full-2", {}), ("full-compact", {"cleanup.policy": "compact"}), ("stays-full", {})):
+        admin.create_topic(cluster, name, partitions=2, configs=configs)
+        write(cluster, name, b"a", b"b", key=b"k")
+    visitor.console.desk.snapshot.renew()  # type: ignore[union-attr]
+    path = "/delete-topics?what=clear&names=full-*"
+    assert len(visitor.json("/api/v1" + path)["topics"]) == 3 and "Nothing was deleted yet" in visitor.get(path)
+    assert "Type &#39;clear 3&#39; to confirm" in visitor.act(path, "/do/clear-topics", 400, typed="delete 3")
+    page = visitor.act(path, "/do/clear-topics", 400, typed="clear 3")
+    assert "The records of 2 topics were deleted, but not full-compact: POLICY_VIOLATION" in page
+    starts = {name: [row["records"] for row in visitor.json(f"/api/v1/topics/{name}")["partitions"]] for name in ("full-1", "stays-full")}
+    assert starts == {"full-1": [0, 0], "stays-full": [2, 0]}
+    path = "/delete-topics?what=clear&names=full-?"
+    assert "The records of 2 topics were deleted." in visitor.act(path, "/do/clear-topics", typed="clear 2")
+    assert "Choose" in visitor.get("/delete-topics?what=dance&names=full-*", 400)
+
+
 def test_a_member_is_removed_and_the_others_read_on(visitor: Visitor, cluster: Cluster, broker: Broker) -> None:
     admin.create_topic(cluster, "read-by-a-pair", partitions=2)
     with Cluster(broker.bootstrap_server, client_id="leaver") as other, Consumer(other, group_id="pair") as reader:

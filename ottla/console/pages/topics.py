@@ -1,11 +1,14 @@
-"""Pages with the list of topics, a form that creates a topic, and a form that deletes several."""
+"""Pages with the list of topics, a form that creates a topic, and a form that deletes several topics or their records."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from ottla.base.counted import counted
+from ottla.base.errors import ApiError
+from ottla.base.types import TopicPartition
 from ottla.client.core import admin
 from ottla.console.model import Done, Field, Form, Link, Mark, Note, Page, PageError, Table, age, columns, href, number, size, topic_link
 from ottla.console.snapshot import View
@@ -28,6 +31,9 @@ def groups_of(view: View) -> dict[str, list[tuple[str, int]]]:
         for topic, lag in lags.items():
             found.setdefault(topic, []).append((group, lag))
     return {topic: sorted(groups, key=lambda pair: -pair[1]) for topic, groups in found.items()}
+
+
+WHAT = (("delete", "the topics"), ("clear", "all records of the topics"))
 
 
 @page("/topics", "All topics", name="Topics", section="Data", query=("internal",))
@@ -63,8 +69,11 @@ def topics(visit: Visit) -> Page:
         ],
     )  # fmt: skip
     several = Form(
-        "/delete-topics", "Delete several topics: choose, look at the list, then do it", "Show the list",
-        [Field("names", "Names with * and ?, separated by blanks, such as test-*", is_needed=True)],
+        "/delete-topics", "Delete several topics or their records: choose, look at the list, then do it", "Show the list",
+        [
+            Field("names", "Names with * and ?, separated by blanks, such as test-*", is_needed=True),
+            Field("what", "What to delete", choices=WHAT),
+        ],
         "Shows the topics first; nothing is deleted yet.", is_query=True,
     )  # fmt: skip
     return Page("Topics", [("Internal topics", switch)], [Table("topics", "Topics", titles, rows)], [form, several], refresh_s=10)
@@ -82,11 +91,14 @@ def create(visit: Visit) -> Done:
     return Done(f"Topic {name} was created{parts}.", href("topics", name))
 
 
-@page("/delete-topics", "The topics that a pattern matches, before they are deleted; changes nothing", query=("names",))
+@page("/delete-topics", "The topics that a pattern matches, before they or their records are deleted; changes nothing",
+      query=("names", "what"))  # fmt: skip
 def delete_plan(visit: Visit) -> Page:
-    view, patterns = visit.view(), visit.query.get("names", "").split()
+    view, patterns, verb = visit.view(), visit.query.get("names", "").split(), visit.query.get("what", "delete")
     if not patterns:
         raise PageError("Give names or patterns of topics.")
+    if verb not in dict(WHAT):
+        raise PageError("Choose what to delete: the topics, or their records.")
     groups = groups_of(view)
     found = [
         one
@@ -103,12 +115,16 @@ def delete_plan(visit: Visit) -> Page:
     titles = columns(topic="Topic", partitions="Partitions", records="End offsets", groups="Groups and lag")
     table = Table("topics", "These topics match", titles, rows, "No topic matches. Internal topics are not deleted here.")
     what = counted(len(found), "topic")
+    button, effect = (f"Delete {what}", f"Deletes {what} with all records.") if verb == "delete" else (
+        f"Clear {what}", f"Deletes all records of {what} up to now. The topics and their settings remain."
+    )  # fmt: skip
     do = Form(
-        "/do/delete-topics", "Do it", f"Delete {what}", (), f"Deletes {what} with all records.", f"delete {len(found)}",
-        {"names": " ".join(one.name for one in found)}, is_open=True,
+        f"/do/{verb}-topics", "Do it", button, (), effect, f"{verb} {len(found)}", {"names": " ".join(one.name for one in found)},
+        is_open=True,
     )  # fmt: skip
     notes = [Note("Nothing was deleted yet.")]
-    return Page("Delete topics", tables=[table], forms=[do] if found else [], notes=notes, trail=[Link("Topics", "/topics")])
+    title = "Delete topics" if verb == "delete" else "Clear topics"
+    return Page(title, tables=[table], forms=[do] if found else [], notes=notes, trail=[Link("Topics", "/topics")])
 
 
 @action("/delete-topics")
@@ -118,6 +134,23 @@ def delete_several(visit: Visit) -> Done:
     check_typed(visit, f"delete {len(names)}")
     failed = {name: error for name, error in admin.delete_topics(visit.cluster, names).items() if error is not None}
     if failed:
-        shown = "; ".join(f"{name}: {error.code.name}" for name, error in list(failed.items())[:5])
-        raise PageError(f"{counted(len(names) - len(failed), 'topic')} deleted, but not {shown}")
+        raise PageError(f"{counted(len(names) - len(failed), 'topic')} deleted, but not {_shown(failed)}")
     return Done(f"{counted(len(names), 'topic')} deleted.", "/topics")
+
+
+def _shown(failed: Mapping[str, ApiError]) -> str:
+    return "; ".join(f"{name}: {error.code.name}" for name, error in list(failed.items())[:5])
+
+
+@action("/clear-topics")
+def clear_several(visit: Visit) -> Done:
+    """Deletes the records of exactly the topics of the list that was shown."""
+    names = visit.field("names").split()
+    check_typed(visit, f"clear {len(names)}")
+    visit.cluster.refresh(names)
+    places = [TopicPartition(name, one) for name in names for one in visit.cluster.partitions(name)]
+    results = admin.delete_records(visit.cluster, dict.fromkeys(places, -1))
+    failed = {place.topic: error for place, error in results.items() if isinstance(error, ApiError)}
+    if failed:
+        raise PageError(f"The records of {counted(len(names) - len(failed), 'topic')} were deleted, but not {_shown(failed)}")
+    return Done(f"The records of {counted(len(names), 'topic')} were deleted.", "/topics")
