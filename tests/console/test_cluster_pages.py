@@ -100,6 +100,8 @@ def test_the_nodes_of_zookeeper_are_shown_without_secrets(pair: tuple[Cluster, V
     _, visitor = pair
     root = visitor.json("/zookeeper.json")
     assert {"brokers", "config", "controller"} <= {row["node"] for row in root["nodes"]}
+    assert (root["controller"], root["controller_epoch"]) == (str(visitor.json("/cluster.json")["controller"]), "1")
+    assert "controller_epoch" not in visitor.json("/zookeeper.json?path=/brokers")
     (controller,) = [row for row in root["nodes"] if row["node"] == "controller"]
     assert controller["kind"].startswith("ephemeral")
     state = visitor.json("/api/v1/zookeeper?path=/brokers/topics/pair/partitions/0/state")

@@ -21,6 +21,8 @@ CONNECT_S = 5.0
 CHILDREN_MAX = 500
 """Children of a node that are asked for their state. Others are only named."""
 VALUE_LETTERS_MAX = 20_000
+CONTROLLER = (("Controller", "/controller"), ("Controller epoch", "/controller_epoch"))
+"""Facts of the root, and the nodes that have them. The epoch is the number of elections of a controller."""
 TITLES = columns(node="Node", kind="Kind", children="Children", bytes="Size", version="Version", modified="Modified")
 
 
@@ -42,6 +44,7 @@ def zookeeper(visit: Visit) -> Page:
                 raise PageError(f"ZooKeeper has no node {path[:200]}.", 404)
             below = path.rstrip("/")
             found = {name: tools.node(f"{below}/{name}") for name in node.children[:CHILDREN_MAX]}
+            elected = [(name, tools.node(at)) for name, at in CONTROLLER] if path == "/" else []
     except PageError:
         raise
     except OttlaError as error:
@@ -49,7 +52,7 @@ def zookeeper(visit: Visit) -> Page:
     rows = [_row(f"{below}/{name}", name, found.get(name)) for name in node.children]
     facts = [
         ("Servers", connect), ("Kind", _kind(node)), ("Version", node.version), ("Modified", moment(node.modified_ms)),
-        ("Size", size(node.size)), ("Value", Code(_value(node))),
+        ("Size", size(node.size)), ("Value", Code(_value(node))), *((name, _elected(one)) for name, one in elected),
     ]  # fmt: skip
     names = path.strip("/").split("/") if path != "/" else []
     trail = [Link("ZooKeeper", "/zookeeper"), *(
@@ -79,6 +82,17 @@ def _row(path: str, name: str, node: StoredNode | None) -> dict[str, object]:
         "node": Link(name, href("zookeeper", path=path)), "kind": _kind(node), "children": len(node.children), "bytes": node.size,
         "version": node.version, "modified": moment(node.modified_ms),
     }  # fmt: skip
+
+
+def _elected(node: StoredNode | None) -> str:
+    """Returns the broker id in `/controller`, or the number in `/controller_epoch`; `none` without the node."""
+    if node is None or node.data is None:
+        return "none"
+    try:
+        found = json.loads(node.data)
+        return str(found["brokerid"] if isinstance(found, dict) else found)
+    except (ValueError, KeyError):
+        return _value(node)
 
 
 def _kind(node: StoredNode) -> str:
