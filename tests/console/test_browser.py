@@ -24,6 +24,8 @@ from tools.site.browser import Browser
 SCRIPT = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>\"' onload='window.ran = 1"
 """A text that sets a variable if a page has it as HTML or as an attribute."""
 MEGABYTE = 1 << 20
+KEYS = {"Tab": 9, "Enter": 13}
+"""Key codes of the browser."""
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +242,47 @@ def test_times_of_tables_are_local_on_request(window: Window) -> None:
     assert not str(window.page.evaluate(first)).endswith("Z"), "the browser keeps the choice"
     window.page.evaluate("document.getElementById('zone').click()")
     assert str(window.page.evaluate(first)).endswith("Z") and window.faults() == []
+
+
+def test_pages_are_accessible_in_dark_and_the_choice_is_kept(window: Window) -> None:
+    back = "getComputedStyle(document.body).backgroundColor"
+    window.open("/")
+    light = window.page.evaluate(back)
+    try:
+        window.page.evaluate("document.getElementById('theme').click()")
+        dark = window.page.evaluate(back)
+        assert dark != light
+        for path in ("/", "/topics", "/group?name=shop", "/transaction?id=writer", "/topics/orders/messages", "/why?group=shop", "/wire"):
+            window.open(path, NARROW)
+            assert window.page.evaluate(back) == dark and (path, window.faults() + window.accessibility_faults()) == (path, [])
+    finally:
+        window.page.evaluate("document.getElementById('theme').click()")
+    window.open("/")
+    assert window.page.evaluate(back) == light
+
+
+def test_the_keyboard_reaches_the_page_and_opens_a_form(window: Window) -> None:
+    def press(key: str) -> None:
+        text = {"text": "\r"} if key == "Enter" else {}
+        for kind in ("keyDown", "keyUp"):
+            window.browser.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key], **text)
+
+    window.open("/topics")
+    press("Tab")
+    assert window.page.evaluate("document.activeElement.textContent") == "Skip to the page"
+    press("Enter")
+    window.page.wait_until("location.hash === '#main'")
+    focused = "document.activeElement.tagName + ' ' + document.activeElement.textContent.trim()"
+    seen = []
+    while not (seen and seen[-1].startswith("SUMMARY Create a topic")):
+        assert len(seen) < 500, seen[-10:]
+        press("Tab")
+        seen.append(window.page.evaluate(focused))
+    assert not any(one.startswith("A Overview") for one in seen), "the menu was skipped"
+    press("Enter")
+    window.page.wait_until("document.activeElement.parentElement.open")
+    press("Tab")
+    assert window.page.evaluate("document.activeElement.name") == "name" and window.faults() == []
 
 
 def test_a_page_is_not_renewed_while_a_user_types(window: Window) -> None:
