@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.producer import Producer
 from ottla.client.core import admin
@@ -38,6 +40,25 @@ def test_the_list_of_topics_has_the_time_of_the_last_record() -> None:
             assert admin.delete_topics(cluster, ["old"]) == {"old": None}
             renew(visitor)
             assert last_records(visitor).keys() == {"new", "empty"}
+
+
+def test_lists_of_topics_groups_and_brokers_cost_the_cluster_nothing(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = visitor.console.desk
+    assert desk is not None
+    asked = []
+
+    def counted(conversation: object) -> object:
+        asked.append(path)
+        return run(conversation)  # type: ignore[arg-type]
+
+    run = desk.cluster.run
+    monkeypatch.setattr(desk.cluster, "run", counted)
+    for path in ("/", "/metrics", "/brokers", "/brokers/0", "/topics", "/groups", "/share-groups", "/search?q=o", "/topics?sort=-records"):
+        visitor.get(path)
+    assert asked == []
+    path = "/transactions"
+    visitor.get(path)
+    assert set(asked) == {path}, "requests are counted"
 
 
 def last_records(visitor: Visitor) -> dict[str, str | None]:
