@@ -133,3 +133,13 @@ def test_a_broker_that_ends_keeps_its_last_counts() -> None:
         broker.stop()
         assert ports.read().splitlines()[-1] == text.splitlines()[-1]
         assert ports.exported == {} and ports.total("bytes_in") is None
+
+
+def test_the_versions_of_apis_are_those_of_the_broker(visitor: Visitor, cluster: Cluster) -> None:
+    rows = {row["api"]: row for row in visitor.json("/brokers/0/apis.json")["apis"]}
+    link = cluster.connection(0)
+    (fetch,) = (one for one in link.api_versions.api_keys if one.api_key == 1)
+    assert fetch.max_version > link.version_of(1), "this client does not need the newest versions of Fetch"
+    served = f"{fetch.min_version} to {fetch.max_version}"
+    assert rows["Fetch"] == {"api": "Fetch", "key": 1, "served": served, "version": link.version_of(1)}
+    assert rows["Vote"]["served"] == "not served" and rows["Vote"]["version"] == "none"

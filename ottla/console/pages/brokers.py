@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from ottla.analysis.metrics_text import MetricsRefused
 from ottla.base.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -122,13 +123,16 @@ def settings(visit: Visit) -> Page:
 def apis(visit: Visit) -> Page:
     broker_id = _broker(visit)
     link = visit.cluster.connection(broker_id)
-    rows = []
-    for key, name in sorted(API_NAMES.items()):
+    served = {one.api_key: f"{one.min_version} to {one.max_version}" for one in link.api_versions.api_keys}
+    rows: list[dict[str, Any]] = []
+    for key, name in sorted({**dict.fromkeys(served, "unknown to this console"), **API_NAMES}.items()):
         try:
-            rows.append({"api": name, "key": key, "version": link.version_of(key)})
+            used: int | str = link.version_of(key) if key in API_NAMES else "none"
         except ApiError:
-            rows.append({"api": name, "key": key, "version": "not served"})
-    table = Table("apis", "APIs", columns(api="API", key="Key", version="Highest version that both sides know"), rows)
+            used = "none"
+        rows.append({"api": name, "key": key, "served": served.get(key, "not served"), "version": used})
+    titles = columns(api="API", key="Key", served="Versions of the broker", version="Version that the console uses")
+    table = Table("apis", "APIs", titles, rows)
     return Page(f"Broker {broker_id}", tables=[table], tabs=_tabs(broker_id), trail=TRAIL)
 
 
