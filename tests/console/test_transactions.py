@@ -27,6 +27,9 @@ def test_a_transaction_has_a_time_line(visitor: Visitor, cluster: Cluster) -> No
         assert [step["state"] for step in steps] == ["Ongoing", "CompleteCommit", "PrepareCommit", "Ongoing", "Empty"]
         assert steps[0]["at"].startswith("20") and steps[0]["after"].endswith(" s") and steps[-1]["after"] is None
         assert [step["partitions"] for step in steps[:2]] == [1, 0]
+        visitor.console.desk.snapshot.renew()  # type: ignore[union-attr]
+        (row,) = [row for row in visitor.json("/transactions.json")["transactions"] if row["id"] == "timed"]
+        assert (row["state"], row["epoch"], row["partitions"]) == ("Ongoing", visitor.json("/transaction.json?id=timed")["epoch"], 1)
         producer.abort()
     page = visitor.get("/transaction?id=timed")
     assert page.count('data-at="', page.index('<ol class="line"'), page.index("</ol>")) == 3, "Ongoing, PrepareAbort and CompleteAbort"

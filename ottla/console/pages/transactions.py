@@ -33,7 +33,7 @@ from ottla.console.visit import Visit, action, check_typed, page
 
 TRAIL = (Link("Transactions", "/transactions"),)
 DESCRIBED_MAX = 100
-"""Open transactions whose partitions the page of all transactions shows."""
+"""Open transactions whose partitions and epochs the page of all transactions shows."""
 ENDS = (("committed", "Committed"), ("aborted", "Aborted"))
 WAYS = (
     ("Empty", "Ongoing", "PrepareCommit", "CompleteCommit"),
@@ -46,18 +46,20 @@ LEVELS = {"Ongoing": "warn", "PrepareCommit": "warn", "PrepareAbort": "warn", "P
 def transactions(visit: Visit) -> Page:
     view = visit.view()
     ages = {one.name: one for one in view.look.transactions}
+    described = {one: transaction_admin.describe_transaction(visit.cluster, one) for one in list(ages)[:DESCRIBED_MAX]}
     rows = []
     for one in transaction_admin.list_transactions(visit.cluster):
         seen = ages.get(one.transactional_id)
         rows.append({
             "id": Link(one.transactional_id, href("transaction", id=one.transactional_id)),
-            "state": Mark(one.state, LEVELS.get(one.state, "ok")), "producer_id": str(one.producer_id), "coordinator": one.coordinator,
-            "age": seconds(seen.age_ms / 1000) if seen and seen.age_ms is not None else None,
+            "state": Mark(one.state, LEVELS.get(one.state, "ok")), "producer_id": str(one.producer_id),
+            "epoch": described[one.transactional_id].producer_epoch if one.transactional_id in described else None,
+            "coordinator": one.coordinator, "age": seconds(seen.age_ms / 1000) if seen and seen.age_ms is not None else None,
             "partitions": seen.partitions if seen else None, "client": seen.client if seen else None,
         })  # fmt: skip
     titles = columns(
-        id="Transactional id", state="State", producer_id="Producer id", coordinator="Coordinator", age="Open for", partitions="Partitions",
-        client="Client id",
+        id="Transactional id", state="State", producer_id="Producer id", epoch="Epoch", coordinator="Coordinator", age="Open for",
+        partitions="Partitions", client="Client id",
     )  # fmt: skip
     form = Form(
         "/do/transactions/abort", "Abort a transaction that no coordinator knows", "Write the abort marker",
@@ -70,8 +72,7 @@ def transactions(visit: Visit) -> Page:
     search = Form("/transactions/hanging", "Look for hanging transactions in all partitions", "Look", (),
                   "Compares the last stable offset of every partition with its end. Nothing is changed.", is_query=True)  # fmt: skip
     table = Table("transactions", "Transactional ids", titles, rows, "No producer has used a transactional id yet.")
-    described = [transaction_admin.describe_transaction(visit.cluster, one.name) for one in view.look.transactions[:DESCRIBED_MAX]]
-    held = _held(visit, sorted({place for one in described for place in one.partitions}))
+    held = _held(visit, sorted({place for one in described.values() for place in one.partitions}))
     ports = visit.desk.snapshot.ports
     facts = [(f"{title} in a second", number(ports.total(name), 2)) for name, title in ENDS if view.exported]
     return Page("Transactions", facts, tables=[table, held], forms=[search, form])
