@@ -22,6 +22,7 @@ COOKIE = "ottla_console"
 TOKEN_AGE_MAX_S = 3_600
 """Maximum age of a form, in seconds. 1 h: results are kept at least as long unless a session sends more than `RESULTS_MAX` forms."""
 RESULTS_MAX = 1_000
+"""Maximum number of results of a session. When one is dropped, forms that are as old as its form are refused, so that none acts twice."""
 SESSIONS_MAX = 100
 """Maximum number of sessions in memory. 100: with logins each session has a snapshot of the cluster. Beyond the limit the session that was
 idle for longest is dropped."""
@@ -51,6 +52,8 @@ class Session:
         self.user = ""
         self._key = secrets.token_bytes(32)
         self.results: OrderedDict[str, Done | None] = OrderedDict()
+        self._dropped_s = 0
+        """When the newest form was made whose result was dropped."""
 
     def new_token(self) -> str:
         text = f"{int(time.time()):x}-{secrets.token_urlsafe(12)}"
@@ -61,17 +64,23 @@ class Session:
         text, _, signature = token.rpartition(".")
         if not hmac.compare_digest(self._sign(text).encode(), signature.encode()):
             raise PageError("This form was not made by this console for this browser. Open the page again and repeat it.", 403)
-        if time.time() - int(text.partition("-")[0], 16) > TOKEN_AGE_MAX_S:
+        if time.time() - _made_s(token) > TOKEN_AGE_MAX_S:
             raise PageError("This form is older than an hour. Open the page again and repeat it.", 403)
         if token in self.results:
             return False
+        if _made_s(token) <= self._dropped_s:
+            raise PageError(f"{RESULTS_MAX:,} forms were sent since this one was made. Open the page again and repeat it.", 403)
         self.results[token] = None
         while len(self.results) > RESULTS_MAX:
-            self.results.popitem(last=False)
+            self._dropped_s = max(self._dropped_s, _made_s(self.results.popitem(last=False)[0]))
         return True
 
     def _sign(self, text: str) -> str:
         return hmac.digest(self._key, text.encode(), "sha256").hex()
+
+
+def _made_s(token: str) -> int:
+    return int(token.partition("-")[0], 16)
 
 
 class Sessions:

@@ -39,13 +39,22 @@ def test_a_form_is_accepted_once_from_its_own_session_within_an_hour(monkeypatch
         session.take(old)
 
 
-def test_results_and_sessions_are_bounded() -> None:
-    session = Session()
-    first = session.new_token()
-    for token in (first, *(session.new_token() for _ in range(RESULTS_MAX))):
-        session.take(token)
+def test_a_form_whose_result_was_dropped_does_not_act_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, now = Session(), time.time()
+    first, unsent = session.new_token(), session.new_token()
+    assert session.take(first)
+    monkeypatch.setattr(time, "time", lambda: now + 10)
+    for _ in range(RESULTS_MAX):
+        token = session.new_token()
+        assert session.take(token) and not session.take(token)
         session.results[token] = Done("done", "/")
     assert len(session.results) == RESULTS_MAX and first not in session.results
+    for old in (first, unsent):
+        with pytest.raises(PageError, match="Open the page again"):
+            session.take(old)
+
+
+def test_the_number_of_sessions_is_bounded() -> None:
     sessions = Sessions()
     kept = [Session() for _ in range(SESSIONS_MAX + 1)]
     for one in kept[:-1]:
