@@ -32,7 +32,7 @@ def test_records_before_an_offset_are_deleted(visitor: Visitor, cluster: Cluster
     assert "has offsets 0 to 5" in visitor.act("/topics/long", "/do/topics/long/trim", 400, partition="0", offset="6", typed="long")
     assert "begins at offset 3 now" in visitor.act("/topics/long", "/do/topics/long/trim", partition="0", offset="3", typed="long")
     (row,) = visitor.json("/api/v1/topics/long")["partitions"]
-    assert (row["start"], row["end"]) == (3, 5)
+    assert (row["start"], row["end"]) == (3, 5) and "End offset (high watermark)" in visitor.get("/topics/long")
     (row,) = visitor.json("/api/v1/topics/long/statistics")["statistics"]
     assert (row["records"], row["share"]) == (2, "100.0 %") and row["at"] in (3, 4) and row["newest"].startswith("20")
 

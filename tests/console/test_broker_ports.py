@@ -135,6 +135,13 @@ def test_a_broker_that_ends_keeps_its_last_counts() -> None:
         assert ports.exported == {} and ports.total("bytes_in") is None
 
 
+def test_the_session_of_zookeeper_has_a_tab(visitor: Visitor) -> None:
+    visitor.get("/brokers")
+    assert '<a href="/brokers/0/requests">Requests, session</a>' in visitor.get("/brokers/0")
+    found = visitor.json("/brokers/0/requests.json")
+    assert any(name.startswith("session") for name in found), sorted(found)
+
+
 def test_the_versions_of_apis_are_those_of_the_broker(visitor: Visitor, cluster: Cluster) -> None:
     rows = {row["api"]: row for row in visitor.json("/brokers/0/apis.json")["apis"]}
     link = cluster.connection(0)

@@ -73,7 +73,7 @@ def _tabs(broker: int) -> list[tuple[str, str]]:
     at = ("brokers", str(broker))
     return [
         ("Log directories", href(*at)), ("Settings", href(*at, "settings")), ("API versions", href(*at, "apis")),
-        ("Requests", href(*at, "requests")), ("Log", href(*at, "log")),
+        ("Requests, session", href(*at, "requests")), ("Log", href(*at, "log")),
     ]  # fmt: skip
 
 

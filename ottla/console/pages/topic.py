@@ -64,7 +64,7 @@ def partitions(visit: Visit) -> Page:
         })  # fmt: skip
     titles = columns(
         partition="Partition", state="State", leader="Leader", replicas="Replicas", in_sync="In sync", start="First offset",
-        stable="Last stable offset", end="End offset", records="Offsets", size="Size at the leader",
+        stable="Last stable offset", end="End offset (high watermark)", records="Offsets", size="Size at the leader",
     )  # fmt: skip
     facts = [
         ("Partitions", len(rows)), ("Offsets", sum(found.end - found.start for found in bounds.values())),
