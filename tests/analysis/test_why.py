@@ -221,6 +221,22 @@ def test_acls(cluster: Cluster, topic: str) -> None:
     assert "forbids User:eve" in denied.sentence and "DENY WRITE for User:eve from host *" in denied.evidence
 
 
+def test_full_and_failed_disks(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gib = 1 << 30
+    disks = [(100 * gib, gib // 2, 0), (100 * gib, 2 * gib, 0), (gib, gib // 2, 0), (100 * gib, -1, ErrorCode.KAFKA_STORAGE_ERROR)]
+    found = [
+        SimpleNamespace(log_dir=f"/{number}", total_bytes=total, usable_bytes=free, error_code=int(error), topics=[])
+        for number, (total, free, error) in enumerate(disks)
+    ]
+    monkeypatch.setattr(admin, "describe_log_dirs", lambda *_: found)
+    reasons = [reason for reason in why_writer(cluster, topic) if reason.level == BAD]
+    causes = [(reason.subject, reason.cause, reason.evidence) for reason in reasons]
+    assert causes == [
+        ("broker 0, /0", "full disk", "536,870,912 of 107,374,182,400 bytes are free"),
+        ("broker 0, /3", "failed disk", "KAFKA_STORAGE_ERROR"),
+    ]
+
+
 def test_what_brokers_do_not_answer_is_not_fine(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
