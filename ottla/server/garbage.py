@@ -11,7 +11,8 @@ and logs how much garbage there was. The next walk waits until memory is a quart
 not repeated.
 
 After a flood of requests the free memory is fragmented, and the C library keeps it. This module returns it to the system when the process
-has become much larger or smaller since the last time.
+has become much larger or smaller since the last time, and once more half a minute later: what a flood frees after the first time may leave
+the size as it is.
 
 Not possible: a walk over a part of the frozen objects, because CPython can thaw only all. Not useful: a walk in a forked child, because it
 writes to each object, which doubles the broker's memory.
@@ -38,6 +39,8 @@ ALLOWANCE_BYTES = 100 << 20
 GROWTH_PER_WALK = 1.25
 CHANGE_BYTES = 64 << 20
 """Change of the process's size after which free memory is returned to the system. 64 MiB: a smaller change is not worth the call."""
+AGAIN_LOOKS = 3
+"""Looks after a change of the size until free memory is returned once more. 3 looks are half a minute."""
 LOOK_SECONDS = 10
 QUIET_SECONDS = 1.0
 """A moment is quiet if the loop's thread has used at most this many seconds of CPU since the last look."""
@@ -65,6 +68,8 @@ class Garbage:
         self._suspicious_looks = 0
         self._given_back_bytes = 0
         """The size of the process when free memory was returned last."""
+        self._looks_left = 0
+        """Looks until free memory is returned once more; 0 or less if it is not."""
         self._thresholds = gc.get_threshold()
 
     def begin(self) -> None:
@@ -97,7 +102,11 @@ class Garbage:
 
     def should_give_back(self) -> bool:
         """Whether free memory should be returned to the system now; called every `LOOK_SECONDS`."""
-        return abs(self._memory_bytes() - self._given_back_bytes) >= CHANGE_BYTES
+        if abs(self._memory_bytes() - self._given_back_bytes) >= CHANGE_BYTES:
+            self._looks_left = AGAIN_LOOKS
+            return True
+        self._looks_left -= 1
+        return self._looks_left == 0
 
     def note_given_back(self) -> None:
         self._given_back_bytes = self._memory_bytes()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.garbage import ALLOWANCE_BYTES, CHANGE_BYTES, OVERDUE_LOOKS, QUIET_SECONDS, Garbage
+from ottla.server.garbage import AGAIN_LOOKS, ALLOWANCE_BYTES, CHANGE_BYTES, OVERDUE_LOOKS, QUIET_SECONDS, Garbage
 
 MIB = 1 << 20
 MEMORY_MAX_BYTES = 500 * MIB
@@ -209,3 +209,14 @@ def test_free_memory_is_given_back_after_growth_and_after_shrinking(garbage: Gar
     memory.value = START_BYTES
     garbage.note_given_back()
     assert not garbage.should_give_back()
+
+
+def test_what_a_flood_leaves_free_is_given_back_though_the_process_is_as_large_as_before(garbage: Garbage, memory: Gauge) -> None:
+    memory.value = START_BYTES + 10 * CHANGE_BYTES
+    assert garbage.should_give_back()
+    garbage.note_given_back()  # the flood still holds it
+    asked = [garbage.should_give_back() for _ in range(AGAIN_LOOKS)]
+    assert asked == [False] * (AGAIN_LOOKS - 1) + [True], "the C library may keep all that the flood has freed since"
+    memory.value = START_BYTES
+    garbage.note_given_back()
+    assert not any(garbage.should_give_back() for _ in range(AGAIN_LOOKS)), "once more, not for ever"
