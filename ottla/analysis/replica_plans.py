@@ -2,21 +2,28 @@
 
 A plan has the partitions that change, each with its new replicas; the first replica is the preferred leader. Both plans keep the number of
 replicas. `drained` moves only replicas of the drained brokers, and prefers racks with few replicas of the partition. `rebalanced` never
-raises the largest number of replicas that a partition has in one rack.
+raises the largest number of replicas that a partition has in one rack; it evens the brokers' bytes if the partitions' sizes are known.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core import admin, replica_admin
+from ottla.client.core.topic_lists import each_partition
+from ottla.client.errors import ClientError
 
 Replicas = Mapping[TopicPartition, Sequence[int]]
 Plan = dict[TopicPartition, list[int]]
 Racks = Mapping[int, str | None]
+Sizes = Mapping[TopicPartition, int]
+BYTES_TOLERANCE = 0.1
+"""`rebalanced` leaves brokers alone whose bytes differ by at most this part of the mean, or by at most `BYTES_MIN`."""
+BYTES_MIN = 16 << 20
 _Led = dict[int, dict[int, dict[TopicPartition, None]]]
 """Partitions, in order, by their preferred leader and another replica."""
 
@@ -32,6 +39,34 @@ def assigned(cluster: Cluster, topics: Sequence[str]) -> Plan:
         if partition in now:
             now[partition] = [broker for broker in move.replicas if broker not in move.removing]
     return now
+
+
+def partition_sizes(cluster: Cluster, brokers: Collection[int]) -> tuple[dict[TopicPartition, int], list[int]]:
+    """Returns the bytes of each partition's largest replica on the brokers, and the brokers whose sizes cannot be read."""
+    sizes: dict[TopicPartition, int] = {}
+    unread = []
+    for broker in brokers:
+        try:
+            found = admin.describe_log_dirs(cluster, broker)
+        except ClientError:
+            unread.append(broker)
+            continue
+        if any(directory.error_code for directory in found):
+            unread.append(broker)
+        for directory in found:
+            for partition, held in each_partition(directory.topics):
+                if not held.is_future_key:
+                    sizes[partition] = max(sizes.get(partition, 0), held.partition_size)
+    return sizes, unread
+
+
+def bytes_on(replicas: Replicas, sizes: Sizes) -> Counter[int]:
+    """Returns the bytes by broker."""
+    held: Counter[int] = Counter()
+    for partition, brokers in replicas.items():
+        for broker in brokers:
+            held[broker] += sizes.get(partition, 0)
+    return held
 
 
 def is_cordoned(cluster: Cluster, broker_id: int) -> bool:
@@ -83,15 +118,18 @@ def handed_over(now: Replicas, giver: int, live: Collection[int]) -> Plan:
     return plan
 
 
-def rebalanced(now: Replicas, brokers: Collection[int], racks: Racks, *, leaders_only: bool = False) -> Plan:
+def rebalanced(now: Replicas, brokers: Collection[int], racks: Racks, *, leaders_only: bool = False, sizes: Sizes | None = None) -> Plan:
     """Returns a plan after which the brokers differ by at most one replica and one preferred leader, as far as moves of single replicas and
-    changes of their order achieve that.
+    changes of their order achieve that. With `sizes`, replicas are then exchanged until the brokers' bytes are within the tolerance.
 
     Replicas on dead brokers are not moved. With `leaders_only` no replica moves; only the order of replicas changes.
     """
     placed = {partition: list(replicas) for partition, replicas in sorted(now.items())}
     if not leaders_only:
         _spread_replicas(placed, brokers, racks)
+        if sizes:
+            while _even_bytes(placed, brokers, racks, sizes):
+                pass
     _spread_leaders(placed, Counter(), brokers)
     return {partition: replicas for partition, replicas in placed.items() if replicas != list(now[partition])}
 
@@ -146,6 +184,48 @@ def _spread_replicas(placed: Plan, brokers: Collection[int], racks: Racks) -> No
 def _may_move(replicas: Sequence[int], source: int, target: int, racks: Racks) -> bool:
     position = replicas.index(source)
     return _sharing(replicas, position, target, racks) <= _sharing(replicas, position, source, racks)
+
+
+def _even_bytes(placed: Plan, brokers: Collection[int], racks: Racks, sizes: Sizes) -> bool:
+    """Exchanges a replica of a broker with more bytes for a smaller one of a broker with fewer. If the first has one replica more, a move
+    without a return is also possible. Takes what evens the two brokers best, among equals with the fewest bytes; returns False if nothing
+    is left to do.
+    """
+    held, counts = bytes_on(placed, sizes), _replica_counts(placed)
+    tolerance = max(BYTES_TOLERANCE * sum(held[broker] for broker in brokers) / len(brokers), BYTES_MIN) if brokers else 0
+    by_bytes = sorted(brokers, key=lambda broker: (held[broker], broker))
+    for source in reversed(by_bytes):
+        for target in by_bytes:
+            gap = held[source] - held[target]
+            if gap <= tolerance:
+                break
+            back: list[tuple[int, TopicPartition | None]] = [(sizes.get(one, 0), one) for one in _movable(placed, target, source, racks)]
+            if counts[source] - counts[target] == 1:
+                back.append((0, None))
+            back.sort(key=lambda found: found[0])
+            best: tuple[tuple[int, int], TopicPartition, TopicPartition | None] | None = None
+            for partition in _movable(placed, source, target, racks):
+                size = sizes.get(partition, 0)
+                at = bisect_left(back, size - gap / 2, key=lambda found: found[0])
+                for other_size, other in back[max(at - 1, 0) : at + 1]:
+                    left, carried = abs(gap - 2 * (size - other_size)), size + other_size
+                    if left < gap and (best is None or (left, carried) < best[0]):
+                        best = (left, carried), partition, other
+            if best is not None:
+                _, partition, other = best
+                placed[partition][placed[partition].index(source)] = target
+                if other is not None:
+                    placed[other][placed[other].index(target)] = source
+                return True
+    return False
+
+
+def _movable(placed: Plan, source: int, target: int, racks: Racks) -> list[TopicPartition]:
+    return [
+        partition
+        for partition, replicas in placed.items()
+        if source in replicas and target not in replicas and _may_move(replicas, source, target, racks)
+    ]
 
 
 def _spread_leaders(placed: Plan, leaders: Counter[int], brokers: Collection[int]) -> None:

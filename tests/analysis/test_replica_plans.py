@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.analysis.replica_plans import Plan, drained, handed_over, rebalanced
+from ottla.analysis.replica_plans import BYTES_MIN, BYTES_TOLERANCE, Plan, bytes_on, drained, handed_over, rebalanced
 from ottla.base.types import TopicPartition
 
 BROKERS = range(1, 7)
@@ -133,3 +134,40 @@ def test_a_new_broker_gets_its_share_of_thousands_of_partitions() -> None:
     now = placed(*([1 + number % 3, 1 + (number + 1) % 3] for number in range(3_000)))
     new = after(now, rebalanced(now, range(1, 5), NO_RACKS))
     assert spread(counts(new), range(1, 5)) <= 1 and spread(leaders(new), range(1, 5)) <= 1
+
+
+def test_bytes_are_even_where_replicas_are() -> None:
+    now = placed([1], [1], [2], [2])
+    sizes = dict(zip(now, (9 << 30, 9 << 30, 1 << 30, 1 << 30), strict=True))
+    assert rebalanced(now, range(1, 3), NO_RACKS) == {}
+    new = after(now, rebalanced(now, range(1, 3), NO_RACKS, sizes=sizes))
+    assert bytes_on(new, sizes) == {1: 10 << 30, 2: 10 << 30} and counts(new) == {1: 2, 2: 2}
+
+
+def test_a_broker_with_one_replica_more_gives_it_to_one_with_fewer_bytes() -> None:
+    now = placed([1], [1], [2])
+    sizes = dict.fromkeys(now, 1 << 30) | {TopicPartition("t", 0): 4 << 30}
+    new = after(now, rebalanced(now, range(1, 3), NO_RACKS, sizes=sizes))
+    assert bytes_on(new, sizes) == {1: 4 << 30, 2: 2 << 30}
+
+
+def test_small_differences_and_racks_are_left_alone() -> None:
+    now = placed([1], [2])
+    assert rebalanced(now, range(1, 3), NO_RACKS, sizes={TopicPartition("t", 0): BYTES_MIN}) == {}
+    now = placed([1, 3], [1, 3], [2, 4], [2, 4])
+    racks = {1: "a", 2: "b", 3: "b", 4: "a"}
+    sizes = dict(zip(now, (9 << 30, 9 << 30, 1 << 30, 1 << 30), strict=True))
+    new = after(now, rebalanced(now, range(1, 5), racks, sizes=sizes))
+    assert all(racks[one] != racks[other] for one, other in new.values())
+
+
+@given(clusters(), st.randoms(use_true_random=False))
+def test_with_sizes_the_replicas_stay_even_and_a_second_plan_is_empty(now: Plan, random: Random) -> None:
+    sizes = {partition: random.randrange(1 << 30) for partition in now}
+    new = after(now, rebalanced(now, BROKERS, NO_RACKS, sizes=sizes))
+    assert all(len(set(replicas)) == len(now[partition]) for partition, replicas in new.items())
+    assert spread(counts(new), BROKERS) <= 1
+    assert rebalanced(new, BROKERS, NO_RACKS, sizes=sizes) == {}
+    counted_only = after(now, rebalanced(now, BROKERS, NO_RACKS))
+    tolerance = max(BYTES_TOLERANCE * sum(bytes_on(new, sizes).values()) / len(BROKERS), BYTES_MIN)
+    assert spread(bytes_on(new, sizes), BROKERS) <= max(spread(bytes_on(counted_only, sizes), BROKERS), tolerance)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ottla.analysis.progress import Progress
-from ottla.analysis.replica_plans import Plan, assigned, drained, is_cordoned, rebalanced
+from ottla.analysis.replica_plans import Plan, Sizes, assigned, bytes_on, drained, is_cordoned, partition_sizes, rebalanced
 from ottla.base.counted import counted
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
@@ -54,7 +54,7 @@ def _drain(args: Args, cluster: Cluster, output: Output) -> int:
 
 @command(
     "partitions rebalance",
-    "Spread replicas and leaders evenly over the brokers.",
+    "Spread replicas, leaders and bytes evenly over the brokers.",
     option("--topic", action="append", metavar="TOPIC", help="only these topics; default: all"),
     flag("--leaders-only", help="move no records, only change who is preferred as leader"),
     *MOVES,
@@ -62,7 +62,18 @@ def _drain(args: Args, cluster: Cluster, output: Output) -> int:
 def _rebalance(args: Args, cluster: Cluster, output: Output) -> int:
     brokers = _targets(cluster, [], [])
     now = assigned(cluster, merged(args.topic) or cluster.topic_names())
-    return _carry_out(args, cluster, output, now, rebalanced(now, brokers, cluster.metadata.racks, leaders_only=args.leaders_only))
+    sizes: Sizes = {}
+    if not args.leaders_only:
+        sizes, unread = partition_sizes(cluster, brokers)
+        if unread:
+            names = ", ".join(map(str, unread))
+            output.note(f"only replicas are counted, not bytes: the sizes on {counted(len(unread), 'broker')} cannot be read ({names})")
+            sizes = {}
+    plan = rebalanced(now, brokers, cluster.metadata.racks, leaders_only=args.leaders_only, sizes=sizes)
+    if sizes and plan and not args.execute:
+        before, after = bytes_on(now, sizes), bytes_on({**now, **plan}, sizes)
+        output.note("bytes by broker: " + ", ".join(f"{broker}: {before[broker]} -> {after[broker]}" for broker in brokers))
+    return _carry_out(args, cluster, output, now, plan)
 
 
 def _targets(cluster: Cluster, named: Sequence[int], emptied: Collection[int]) -> list[int]:
