@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
@@ -102,6 +103,25 @@ def test_a_broker_is_emptied_and_filled_again_while_a_producer_goes_on(cluster: 
         assert run(cluster, "rebalance", "--execute", "--yes") == []
         load.flows()
     assert load.verdict() == ""
+
+
+def test_bytes_are_evened_where_replicas_are_even(cluster: Cluster, topic: str) -> None:
+    """Two large partitions on one broker: one of them is exchanged for an empty one."""
+    name = f"{topic}-large"
+    new = NewTopic(name, num_partitions=8, replica_assignment=[[1], [1], [2], [2], [3], [3], [4], [4]])
+    admin = cluster.admin()
+    admin.create_topics([new])[name].result(WAIT_SECONDS)
+    producer = Producer({"bootstrap.servers": ",".join(broker.address for broker in cluster.brokers.values())})
+    for partition in (0, 1) * 24:
+        producer.produce(name, bytes(900_000), partition=partition)
+    assert producer.flush(WAIT_SECONDS) == 0
+    words = command(cluster, "rebalance", "--topic", name)
+    shown = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=WAIT_SECONDS)
+    assert shown.returncode == 0 and len(json.loads(shown.stdout)["partitions"]) == 2 and "bytes by broker: 1: " in shown.stderr, shown
+    run(cluster, "rebalance", "--topic", name, "--execute", "--yes")
+    partitions = admin.list_topics(name, timeout=WAIT_SECONDS).topics[name].partitions
+    assert sorted(each.replicas[0] for each in partitions.values()) == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert partitions[0].replicas != partitions[1].replicas
 
 
 def test_a_dead_broker_is_emptied(cluster: Cluster, topic: str) -> None:
