@@ -9,6 +9,7 @@ returns records.
 
     FETCHING --records--> FETCHING                   append
     FETCHING --diverging epoch--> FETCHING           truncate, fetch again
+    FETCHING --out of range--> FETCHING              truncate records of an epoch above the leader's: their headers are damaged
     FETCHING --out of range--> ASKING_BOUNDS         the next records were deleted, or the leader's log is shorter
     ASKING_BOUNDS --leader's bounds--> FETCHING      restart the log at the leader's start, or truncate to its end
     any --fenced--> STOPPED                          a newer leader exists; wait for the controller's request
@@ -108,6 +109,9 @@ class Follower:
         if self.state is not FollowerState.FETCHING:
             return Todo(FollowerStep.WAIT)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            impossible = epochs.start_above(self.leader_epoch)
+            if impossible is not None:
+                return Todo(FollowerStep.TRUNCATE, impossible)
             self._move(FollowerState.ASKING_BOUNDS)
             return Todo(FollowerStep.NOTHING)
         if error is not ErrorCode.NONE:

@@ -86,6 +86,11 @@ class LeaderEpochs:
         index = bisect_right(self.starts, offset)
         return self.epochs[index - 1] if index else NO_LEADER_EPOCH
 
+    def start_above(self, epoch: int) -> int | None:
+        """Returns the start of the first epoch above `epoch`, or None if there is none."""
+        at = bisect_right(self.epochs, epoch)
+        return self.starts[at] if at < len(self.starts) else None
+
     def contradicts(self, epoch: int, offset: int) -> bool:
         """Whether a batch at `offset` cannot be of this epoch. After the newest known start, any epoch that is not older is possible,
         because the list may lack later ones.

@@ -65,6 +65,16 @@ def test_out_of_range_asks_for_the_leaders_bounds(start: int, end: int, todo: To
     assert isinstance(follower.next_request(LeaderEpochs(), 10), FetchAt)
 
 
+def test_records_of_an_epoch_above_the_leaders_are_cut_when_the_leader_refuses_their_offset() -> None:
+    """The epoch in a batch's header is not covered by the checksum. The leader's bounds would not help: the offset is within them."""
+    follower = machine()
+    epochs = LeaderEpochs([(2, 0), (5, 6), (2053, 8)])
+    out = follower.on_fetched(ErrorCode.OFFSET_OUT_OF_RANGE, None, epochs=epochs, log_end_offset=10)
+    assert out == Todo(FollowerStep.TRUNCATE, 8)
+    epochs.truncate_end(8)
+    assert follower.next_request(epochs, 8) == FetchAt(offset=8, current_leader_epoch=5, last_fetched_epoch=5)
+
+
 @pytest.mark.parametrize("diverging", [(-1, 5), (2, -1), (-7, -7)])
 def test_an_impossible_divergence_changes_nothing(diverging: tuple[int, int]) -> None:
     follower = machine()
