@@ -27,8 +27,8 @@ def resident_bytes() -> int:
 
 
 def give_back_free_memory() -> None:
-    """Returns free memory that the C library keeps to the system, by glibc's `malloc_trim`; does nothing with other C libraries. It walks
-    over the whole heap, so it is called in a thread."""
+    """Returns to the system the free memory that the C library keeps, by glibc's `malloc_trim`; does nothing with other C libraries. It
+    walks over the whole heap, so it is called in a thread."""
     import ctypes  # imported here, because most brokers never need it
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,6 +1,6 @@
 """Delays metadata answers about a suspected leader until a new leader is elected or the suspicion ends.
 
-A client that loses its connection to a leader asks another broker for metadata at once, some milliseconds before others have been elected.
+A client that loses its connection to a leader asks another broker for metadata at once, some milliseconds before a new leader is elected.
 If the answer names the old leader, librdkafka asks again only a second later. So a broker suspects a leader that has closed its connection,
 and delays answers that name this leader. The suspicion lasts `SUSPECTED_MS`, or `REFUSED_MS` from the moment when the leader's address
 refuses a new connection.
@@ -14,16 +14,17 @@ from ottla.base.ports import REFUSED, Channel, Locate, Network, Timers
 from ottla.cluster import failure_detector
 
 SUSPECTED_MS = 500
-"""Duration of a suspicion after the connection was closed, in milliseconds. It ends earlier if the address accepts all `LOOKS_MS` tries."""
+"""Duration of a suspicion after the connection was closed, in milliseconds. It ends earlier if the address accepts a connection after each
+pause of `LOOKS_MS`."""
 REFUSED_MS = 1_500
-"""Duration of a suspicion after the address has refused, in milliseconds. A client that got an earlier answer with the old
-leader would not ask again sooner.
+"""Duration of a suspicion after the address has refused, in milliseconds. A shorter time would not help a client: if it got an earlier
+answer with the old leader, it would ask again only after this time.
 """
 AGAIN_MS = 100
-"""Pause between connections to an address that has refused, in milliseconds. They notice a restarted process."""
+"""Pause between connections to an address that has refused, in milliseconds. These tries notice a restarted process."""
 LOOKS_MS = failure_detector.LOOKS_MS[:3]
-"""Pauses before an accepting address is tried again, in milliseconds: a killed process may close its connections before its port. Fewer
-than the failure detector's, so that clients wait less."""
+"""Pauses before an accepting address is tried again, in milliseconds: a killed process may close its connections before its port. There are
+fewer pauses than in the failure detector, so that clients wait less."""
 
 WAITING_MAX = 1_000
 """Maximum number of waiting answers. Further clients get the present metadata immediately."""

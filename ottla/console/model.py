@@ -141,7 +141,7 @@ def href(*parts: str, **query: Any) -> str:
 
 
 def moment(ms: float) -> Moment | str | None:
-    """Returns a time in milliseconds since 1970, as `format_ms` writes it."""
+    """Returns the moment `ms`, in milliseconds since 1970. For a value that is no time, returns the text of `format_ms`."""
     text = format_ms(int(ms))
     return Moment(text, int(ms)) if text is not None and text.endswith("Z") else text
 

@@ -1,4 +1,4 @@
-"""Changes the SCRAM credentials of users in their nodes.
+"""Changes the SCRAM credentials of users in the metadata store.
 
 A user's node holds quotas as well (`configs.py`), so both are written together. `handlers/access/alter_user_scram_credentials.py` checks
 the form of a credential. This module checks that a credential exists before it is removed, and that no credential is altered twice.

@@ -61,11 +61,10 @@ def frame(
     `key_format` and `value_format` are `bytes` or `text` (UTF-8). Values may also be `json`, `avro` or `protobuf`: then they have the type
     of `schema` (its text, or the path of a file), or of the newest schema of the subject TOPIC-value in `registry`, the URL of a schema
     registry. With a registry each value begins with the id of its schema. `message` is the name of a Protobuf message, by default the
-    first. JSON with neither has the types of a sample, which is read immediately. A value that does not fit ends the reading, or with
-    `errors="null"` is null.
-    `bootstrap` is `HOST:PORT[,...]`, by default OTTLA_BOOTSTRAP, KAFKA_BOOTSTRAP_SERVERS or localhost:9092. `config` has the security
-    settings of Kafka's clients. `isolation` is `read_committed` or `read_uncommitted`. A progress bar is shown on a terminal and in a
-    notebook, unless `progress` is False.
+    first. JSON without `schema` and `registry` has the types of a sample, which is read immediately. A value that does not fit ends the
+    reading, or with `errors="null"` is null. `bootstrap` is `HOST:PORT[,...]`, by default OTTLA_BOOTSTRAP, KAFKA_BOOTSTRAP_SERVERS or
+    localhost:9092. `config` has the security settings of Kafka's clients. `isolation` is `read_committed` or `read_uncommitted`. A progress
+    bar is shown on a terminal and in a notebook, unless `progress` is False.
 
     Raises `UnknownTopicError`, `ConnectError` and other `ClientError`s, `FrameUsageError` for a wrong argument, `FrameError` for offsets
     out of range, for a sample that is not JSON or has no common type, and for a registry that does not answer, and `MissingPackageError`

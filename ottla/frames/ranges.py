@@ -1,7 +1,7 @@
 """The offsets of a frame: chooses partitions, and finds the first offset and the end (exclusive) of each by time or as given.
 
-A frame's end is fixed when it is made, at most the last stable offset under read_committed. Records below that offset never change. A frame
-therefore gives the same rows each time it is read, until the topic's retention or compaction removes some.
+A frame's end is fixed when the frame is made. Under read_committed it is at most the last stable offset. Records below that offset never
+change. A frame therefore gives the same rows each time it is read, until the topic's retention or compaction removes some.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ ALL_IN_SYNC = -1
 NOTHING_COMMITTED = -1
 HERE = InspectHere()
 NO_AGES = (1, 0)
-"""A lower bound above the upper bound, so that no age is within them."""
+"""An empty range of record ages: its lower bound is above its upper bound."""
 REFUSED_MS = 1_000
 """Time until a follower that the controller refused for the ISR is proposed again, in milliseconds."""
 
@@ -90,7 +90,7 @@ class Leader:
         self._maybe_prove()
 
     def on_configured(self) -> None:
-        """Adopts changed settings of the topic. A lower `min.insync.replicas` may move the high watermark and confirm the ISR."""
+        """Adopts changed settings of the topic. With a lower `min.insync.replicas` the high watermark may move."""
         self._configure()
         if self.advance_high_watermark():
             self._state.notify()

@@ -1,4 +1,4 @@
-"""Reads the blocks of Avro's arrays and maps, of many values at once."""
+"""Reads the blocks of arrays and maps in many Avro values at once."""
 
 from __future__ import annotations
 

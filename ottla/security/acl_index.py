@@ -1,14 +1,14 @@
 """An index of all ACLs. A decision about one resource looks only at the ACLs of its name and of the prefixes of its name.
 
 ACLs are indexed by resource type, principal and pattern. For the principal and for `User:*`, a decision combines the ACLs of the literal
-name, of the literal `*` and of every prefix of the name. The prefixes of a principal are sorted, and each has a parent: the longest of the
-others that it begins with. The last prefix at or before a name in sort order is found by bisection. This prefix and its ancestors include
-every prefix of the name.
+name, of the literal `*` and of every prefix of the name. The prefixed patterns of one principal's ACLs are sorted. Each has a parent: the
+longest of the other patterns that it begins with. The last prefix at or before a name in sort order is found by bisection. This prefix and
+its ancestors include every prefix of the name.
 
-The permissions of a host (`acl_hosts`) on a pattern are one integer: a bit for each allowed operation and, shifted by `DENIED_SHIFT`, a
-bit for each denied operation. ALL sets the bits of all operations. Allowed operations also set the bits of the operations that they imply
-(READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS); other denied operations imply nothing. Principals
-and names are compared by code points, so two Unicode forms of one name are two names.
+The permissions of a host (`acl_hosts`) on a pattern are one integer: a bit for each allowed operation and, shifted by `DENIED_SHIFT`, a bit
+for each denied operation. ALL sets the bits of all operations. Allowed operations also set the bits of the operations that they imply
+(READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS). A denied operation implies no other operation; only
+ALL denies more than itself. Principals and names are compared by code points, so two Unicode forms of one name are two names.
 """
 
 from __future__ import annotations

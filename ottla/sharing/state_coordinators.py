@@ -100,8 +100,8 @@ class ShareStateCoordinators(Coordinator[SharePartitionKey]):
             done(StateResult(ErrorCode.NOT_COORDINATOR if self.is_created else ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def run_on(self, host: MachineHost, command: StateCommand, done: DoneResult) -> None:
-        """Runs a command on the host of its share partition. A read is refused without the lease: another broker may have changed the
-        state."""
+        """Runs a command on the host of its share partition. A read is refused if the lease of this broker's session in the metadata store
+        is over, because another broker may then have changed the state."""
         if isinstance(command, ReadState | ReadSummary) and not self._is_lease_held():
             done(StateResult(ErrorCode.NOT_COORDINATOR))
         elif host.state is not HostState.ACTIVE:

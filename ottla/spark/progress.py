@@ -183,8 +183,8 @@ def take_commits(state: PipelineState, history: CommitHistory) -> bool:
 
 
 def take_ends(state: PipelineState, client: Client) -> bool:
-    """Updates the ends of the source's partitions, and how old the first record is that is not committed. Returns whether an end has moved,
-    or the lag in whole seconds."""
+    """Updates the ends of the source's partitions, and how old the first record is that is not committed. Returns whether an end or the lag
+    in whole seconds has changed."""
     lag_seconds = int(state.lag_seconds)
     positions = {TopicPartition(one.topic, one.partition): one for one in state.positions}
     ends = client.list_offsets(dict.fromkeys(positions, LATEST)) if positions else {}

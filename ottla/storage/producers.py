@@ -93,9 +93,9 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else -1
 
     def row(self, next_sweep_ms: int) -> ProducerRow:
-        """Returns the producer's row in a snapshot. For a producer that wrote since the last sweep the row has the expected time of the
-        next sweep as the start of its idle time. A restart therefore does not delay its expiry. Before the second sweep that time is
-        unknown (-1), and the idle time begins with the first sweep after the restart.
+        """Returns the producer's row in a snapshot. The idle time of a producer begins at the first sweep (`expire`) after its last write.
+        If that sweep has not run yet, the row has its expected time. A restart therefore does not delay its expiry. Before the second sweep
+        that time is unknown (-1), and the idle time begins with the first sweep after the restart.
         """
         return ProducerRow(
             self.producer_id,

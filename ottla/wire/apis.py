@@ -1,4 +1,5 @@
-"""The APIs of the protocol: key, name, versions and the first flexible version of each. A few modules repeat single keys.
+"""The APIs of the protocol: key, name, versions and the first flexible version of each. A few modules have the key of one API as a constant
+of their own.
 
 A message class finds its API by its own name (`FetchRequest`), `framing.py` by the key. Headers can therefore be read before any message
 module is imported. An answer to ApiVersions needs only the module of its own messages. `handlers/served_apis.py` has the APIs that the

@@ -1,11 +1,12 @@
 """Reads the timestamps and offsets of a batch's records. Keys, values and headers are skipped by the length of the record.
 
 A record with a million headers therefore costs as much as a record without headers. `record_times` yields timestamp and offset of every
-record. `time_range` finds only the smallest and the largest timestamp. It is fast, because the broker calls it for most uncompressed
+record. `time_range` finds only the smallest and the largest timestamp. It must be fast, because the broker calls it for most uncompressed
 batches that clients send:
 
 - Records of the same length follow each other at equal distances, so their timestamps are a slice with a step: 2 to 10 ns a record.
-- Small records of mixed lengths are skipped in chunks if the header's largest timestamp is true: about 80 ns a record (`record_chunks.py`).
+- Small records of mixed lengths are read in chunks if the largest timestamp in the header is correct: about 80 ns a record
+  (`record_chunks.py`).
 - All other records are read one by one: 100 to 200 ns a record.
 
 The rest of a record is not checked (`record_validation.py`).

@@ -144,8 +144,8 @@ class FetchRoutes(Routes):
     def answers(self, timeout_s: float) -> Iterator[tuple[int, Any]]:
         """Yields the answers that have arrived, or errors in their place, with the broker's id.
 
-        Waits at most `timeout_s` for the first one, or for the end of a background call. Closes a connection without an answer for the
-        cluster's `timeout_s`."""
+        Waits at most `timeout_s` for the first one, or for the end of a background call. Closes a connection on which no answer has arrived
+        for the cluster's `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         has_found = False
         while not has_found:

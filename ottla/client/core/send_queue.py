@@ -1,6 +1,6 @@
-"""Keeps the batches of a producer from sealing (no more records are added) to acknowledgement. Decides which batches are sent next, and
-what happens after an answer or a lost connection. Each partition has its own lane, so a partition without a leader does not delay other
-partitions. A lane sends its batches in the order of sealing:
+"""Holds a producer's batches from the moment when they are sealed, so that no more records are added, until they are acknowledged. Decides
+which batches are sent next, and what happens after an answer or a lost connection. Each partition has its own queue (`Lane`), so a
+partition without a leader does not delay other partitions. A queue sends its batches in the order in which they were sealed:
 - After a failure it sends nothing until all of its batches in flight are answered or lost. Then it sends the failed batches again, after a
   pause and with the same sequence numbers, so that the broker drops duplicates.
 - Brokers remember only the last five batches of a producer in a partition. New batches therefore wait until all repeated batches are
@@ -18,8 +18,9 @@ batches therefore get new numbers, in another epoch of the producer (`to_renumbe
 renumbered. If it is unknown whether a batch was appended, it is sent again unchanged until a broker answers or its deadline is over. In a
 transaction nothing is renumbered: the transaction has to be aborted.
 
-An exception of a signal handler may end any method in the middle. Python runs signal handlers only after a call, so even then each batch is
-in `unsettled`, or its outcome is in `ended`. `restore` rebuilds everything else from `unsettled`.
+An exception of a signal handler may end any method in the middle. Even then each batch is in `unsettled`, or its outcome is in `ended`,
+because Python runs signal handlers only after a call, and between the removal from `unsettled` and the end of `ended.append` there is no
+other call. `restore` rebuilds everything else from `unsettled`.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def delete_plan(visit: Visit) -> Page:
 
 @action("/delete-topics")
 def delete_several(visit: Visit) -> Done:
-    """Deletes exactly the topics of the list that was shown."""
+    """Deletes the topics that the confirmation page has listed, even if other topics match the pattern now."""
     names = visit.field("names").split()
     check_typed(visit, f"delete {len(names)}")
     failed = {name: error for name, error in admin.delete_topics(visit.cluster, names).items() if error is not None}

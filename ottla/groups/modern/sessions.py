@@ -25,7 +25,8 @@ class SessionRules(NamedTuple):
 
 
 def extend(shard: GroupShard, group_id: str, member_id: str, timeout_ms: int, rules: SessionRules, draft: Draft, now_ms: int) -> Session:
-    """Moves the deadline of a member that sent a heartbeat. Starts a timer only if the member has none that ends by the new deadline."""
+    """Moves the deadline of a member that sent a heartbeat. Starts no timer if the member has one that ends at or before the new
+    deadline."""
     session = shard.sessions.get((group_id, member_id))
     if session is None:
         session = shard.sessions[group_id, member_id] = Session()

@@ -15,7 +15,7 @@ from ottla.machine.draft import Draft
 
 
 class ShareUpdate(EpochUpdate[ShareChange]):
-    """One target, for the group's epoch at the first step."""
+    """Computes a target assignment in steps, for the epoch that the group has at the first step."""
 
     def __init__(self, shard: GroupShard) -> None:
         super().__init__(shard, ShareGroup, ShareChange)

@@ -1,8 +1,8 @@
 """StopReplica: the controller stops replicas.
 
-Behaviour: the answer to the last part of a message is sent when the replicas are stopped. Clients get CLUSTER_AUTHORIZATION_FAILED, because
-only brokers may send this request. A controller that was replaced gets STALE_CONTROLLER_EPOCH. A message for an earlier registration of
-this broker gets STALE_BROKER_EPOCH. An invalid message gets INVALID_REQUEST.
+Behaviour: a controller splits a long message into several requests. The last one is answered when the replicas are stopped. Clients get
+CLUSTER_AUTHORIZATION_FAILED, because only brokers may send this request. A controller that was replaced gets STALE_CONTROLLER_EPOCH. A
+message for an earlier registration of this broker gets STALE_BROKER_EPOCH. An invalid message gets INVALID_REQUEST.
 
 Version notes: the format of Kafka's ZooKeeper mode, last in 3.9. 1 and later have the broker epoch (KIP-380). Ottla adds tagged fields
 (`cluster/control/wire.py`).

@@ -3,7 +3,8 @@
 The name of a group's topic must begin with `errors.deadletterqueue.topic.name.prefix`, and the topic must have the setting
 `errors.deadletterqueue.group.enable=true`. Without these rules, a client that configures a group could write into any topic. A missing
 topic is created if `errors.deadletterqueue.auto.create.topics.enable` permits it. The records go to the partition of the topic with the
-original partition's number, modulo the number of partitions, by acks=all: here, or on the broker that leads it.
+original partition's number, modulo the number of partitions, with acks=all. They are appended here if this broker leads that partition,
+otherwise on its leader.
 
 A failed write is tried again up to `ATTEMPTS_MAX` times, with rising pauses. After that, and at once if the topic is not permitted or
 refuses the records, the copy is given up: the log says why, and the records are archived without a copy, as in Kafka. They stay in their

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: deletes the offsets of a share group without members in topics (KIP-932).
+"""DeleteShareGroupOffsets: deletes the offsets of a share group for some topics; the group must have no members (KIP-932).
 
 Behaviour: the principal needs DELETE on the group. A group with members gets NON_EMPTY_GROUP. A group that does not exist or has another
 type gets GROUP_ID_NOT_FOUND. Each topic has its own result: TOPIC_AUTHORIZATION_FAILED if the principal may not read it,

@@ -35,7 +35,7 @@ from ottla.wire.messages.create_topics import (
 STRICT_QUOTA_SINCE = 6
 
 Entries = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
-"""The response's settings, by the settings of the topic."""
+"""A cache: the settings as the response lists them; the keys are the settings of the topic."""
 
 
 def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Generator[None, None, Pending]:

@@ -1,4 +1,4 @@
-"""Writes the notes of a log about its files as log lines."""
+"""Writes to the broker's log what a partition's log reports about its files: repairs, damage, removed files."""
 
 from __future__ import annotations
 

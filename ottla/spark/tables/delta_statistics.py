@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 TEXT_MAX = 32
-"""Longest text that is a bound, in characters. Delta would need a shortened maximum to be rounded up."""
+"""Maximum length of a text that is stored as the minimum or maximum of a column, in characters. A longer text is omitted, because Delta
+would need a shortened maximum to be rounded up."""
 COLUMNS_MAX = 32
 """Columns with statistics, the first ones of the table. Delta's own default."""
 MILLISECOND = datetime.timedelta(milliseconds=1)
