@@ -122,6 +122,7 @@ def test_bytes_are_evened_where_replicas_are_even(cluster: Cluster, topic: str) 
     partitions = admin.list_topics(name, timeout=WAIT_SECONDS).topics[name].partitions
     assert sorted(each.replicas[0] for each in partitions.values()) == [1, 1, 2, 2, 3, 3, 4, 4]
     assert partitions[0].replicas != partitions[1].replicas
+    admin.delete_topics([name])[name].result(WAIT_SECONDS)  # other tests stop the only broker with a partition of it
 
 
 def test_a_dead_broker_is_emptied(cluster: Cluster, topic: str) -> None:

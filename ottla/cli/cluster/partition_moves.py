@@ -70,10 +70,11 @@ def _rebalance(args: Args, cluster: Cluster, output: Output) -> int:
             output.note(f"only replicas are counted, not bytes: the sizes on {counted(len(unread), 'broker')} cannot be read ({names})")
             sizes = {}
     plan = rebalanced(now, brokers, cluster.metadata.racks, leaders_only=args.leaders_only, sizes=sizes)
+    status = _carry_out(args, cluster, output, now, plan)
     if sizes and plan and not args.execute:
         before, after = bytes_on(now, sizes), bytes_on({**now, **plan}, sizes)
         output.note("bytes by broker: " + ", ".join(f"{broker}: {before[broker]} -> {after[broker]}" for broker in brokers))
-    return _carry_out(args, cluster, output, now, plan)
+    return status
 
 
 def _targets(cluster: Cluster, named: Sequence[int], emptied: Collection[int]) -> list[int]:
