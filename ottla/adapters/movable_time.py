@@ -53,7 +53,7 @@ class CountedThreads(LoopThreads):
         super().__init__(loop)
         self.pending = 0
         self._delivered: asyncio.Future[None] | None = None
-        """What `settle` waits for."""
+        """Done when all results are delivered; `settle` waits for it."""
 
     def run(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
         self.pending += not self._is_closed
